@@ -19,7 +19,7 @@ import (
 )
 
 // hostRoles are those of every host.
-var hostRoles = sets.New("ClusterRole/system:auth-delegator", "Role/extension-apiserver-authentication-reader")
+var hostRoles = sets.New("ClusterRole/system:auth-delegator", "ClusterRole/system:node-bootstrapper", "Role/extension-apiserver-authentication-reader")
 
 // has reports whether there is an object of the type with the name.
 func has[T client.Object](m *manifests, namespace, name string) bool {

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/cluster-bootstrap/token/api"
 
+	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/internal/jointoken"
 )
 
@@ -34,6 +35,9 @@ import (
 type joinCommand struct {
 	print  bool
 	server string
+	// domain is the group domain of the fleet that the machine joins, whose host the cluster
+	// is; empty for the cluster itself.
+	domain string
 }
 
 // errors returns what is wrong with the flags, given the others.
@@ -43,7 +47,15 @@ func (j joinCommand) errors(token jointoken.Token, kubeconfig bool) []error {
 		if j.server != "" {
 			errs = append(errs, errors.New("--server needs --print-join-command"))
 		}
+		if j.domain != "" {
+			errs = append(errs, errors.New("--group-domain needs --print-join-command"))
+		}
 		return errs
+	}
+	if j.domain != "" {
+		if err := groupdomain.Validate(j.domain); err != nil {
+			errs = append(errs, fmt.Errorf("--group-domain: %w", err))
+		}
 	}
 	if kubeconfig {
 		errs = append(errs, errors.New("--print-join-command excludes --print-kubeconfig: leave one of them out"))
@@ -79,6 +91,9 @@ func (j joinCommand) prepare(ctx context.Context, client kubernetes.Interface, c
 		return nil, err
 	}
 	line := fmt.Sprintf("svclet join %s --token %s", server, token)
+	if j.domain != "" {
+		line += " --group-domain " + j.domain
+	}
 	for _, certificate := range chain {
 		line += " --ca-cert-hash " + jointoken.Pin(certificate)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/internal/fleetaddress"
 	"svc.dev/svc/internal/jointoken"
 )
 
@@ -56,10 +57,12 @@ output of --print-kubeconfig as its bootstrap kubeconfig.`,
 	flags.DurationVar(&ttl, "ttl", defaultTTL, "How long the token is valid, at least 1s. 0 is without end.")
 	flags.StringSliceVar(&token.Usages, "usages", jointoken.Usages(), "What the token is for: authentication, and signing the config map cluster-info.")
 	flags.StringSliceVar(&token.Groups, "groups", nil,
-		"Groups of the user that authenticates with the token, besides system:bootstrappers. The default, with the usage authentication, is "+jointoken.DefaultGroup+".")
+		"Groups of the user that authenticates with the token, besides system:bootstrappers. The default, with the usage authentication, is "+jointoken.DefaultGroup+
+			", and with --group-domain "+fleetaddress.BootstrapGroup+".")
 	flags.StringVar(&token.Description, "description", "", "What the token is for, in words.")
 	flags.BoolVar(&kubeconfig, "print-kubeconfig", false, "Print a kubeconfig with the token rather than the token.")
 	flags.BoolVar(&join.print, "print-join-command", false, "Print the command by which a machine joins the cluster, rather than the token.")
+	flags.StringVar(&join.domain, "group-domain", "", "With --print-join-command: the group domain of the fleet behind the cluster that the machine joins, rather than the cluster itself.")
 	flags.StringVar(&join.server, "server", "", "With --print-join-command: the API server's URL for the machine. The default is the address that the API server advertises.")
 	connection := connectionFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) (err error) {
@@ -68,6 +71,9 @@ output of --print-kubeconfig as its bootstrap kubeconfig.`,
 		}
 		if !flags.Changed("groups") && strings.Contains(strings.Join(token.Usages, ","), "authentication") {
 			token.Groups = []string{jointoken.DefaultGroup}
+			if join.domain != "" {
+				token.Groups = []string{fleetaddress.BootstrapGroup}
+			}
 		}
 		errs := append(tokenErrors(token, ttl, kubeconfig), join.errors(token, kubeconfig)...)
 		if len(args) == 1 {

@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/internal/fleetaddress"
 	"svc.dev/svc/internal/jointoken"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/join"
@@ -32,17 +34,24 @@ type joinOptions struct {
 	// server is the API server's URL; more are the arguments that svclet gets besides.
 	server string
 	more   []string
+	// domain is the group domain of the fleet to join, whose host the API server is; empty
+	// for the cluster itself. fleet is the name of the fleet.
+	domain, fleet string
 }
 
 func newJoin(getenv func(string) string) *cobra.Command {
 	o := &joinOptions{}
 	cmd := &cobra.Command{
-		Use:   "join {https://HOST:6443 --token ID.KEY --ca-cert-hash sha256:HEX | --svcconfig FILE} [-- SVCLET FLAGS]",
+		Use:   "join {https://HOST:6443 --token ID.KEY --ca-cert-hash sha256:HEX [--group-domain DOMAIN] | --svcconfig FILE} [-- SVCLET FLAGS]",
 		Short: "Make this machine a node of a cluster",
 		Long: `Make this machine a node of a cluster. "svc token create --print-join-command" prints the
 command. It verifies the cluster by the token and the hash of its authority's public
 key, writes the configuration of svclet, and starts svclet as a service of systemd.
 On a machine without systemd svclet runs in the foreground.
+
+With --group-domain the machine joins a fleet behind the cluster, its host. It is another
+user than the host's own nodes are, and an administrator of the host approves the request
+for its certificate ("kubectl certificate approve").
 
 With --svcconfig the machine joins as the user of a connection file: a fleet behind a host
 cluster, whose host knows the machine ("svc kubeconfig" prints the file). The file is
@@ -54,6 +63,8 @@ The flags after -- are added to svclet's, for example -- --node-ip=192.0.2.7.`,
 	flags.StringVar(&o.token, "token", "", "The bootstrap token, ID.KEY.")
 	flags.StringSliceVar(&o.pins, "ca-cert-hash", nil, "The hash of the public key of the cluster's authority, sha256:HEX. It may be given several times.")
 	flags.StringVar(&o.connection, "svcconfig", "", "Connection file of the machine, instead of a URL, --token and --ca-cert-hash.")
+	flags.StringVar(&o.domain, "group-domain", "", "The group domain of the fleet to join: svc.dev, for example. Without it the machine joins the cluster itself.")
+	flags.StringVar(&o.fleet, "fleet-name", "default", "With --group-domain: the name of the fleet.")
 	flags.StringVar(&o.dir, "config-dir", join.DefaultDir, "Directory of the files that are written.")
 	flags.StringVar(&o.rootDir, "root-dir", config.DefaultFlags().RootDir, "Root directory of svclet.")
 	cmd.Args = func(_ *cobra.Command, args []string) error { return o.complete(args) }
@@ -85,6 +96,9 @@ func (o *joinOptions) completeConnection(args []string) []error {
 	if o.token != "" || len(o.pins) > 0 {
 		errs = append(errs, errors.New("--svcconfig: excludes --token and --ca-cert-hash; leave it out to join with a token"))
 	}
+	if o.domain != "" {
+		errs = append(errs, errors.New("--svcconfig: the file names the fleet; leave --group-domain out"))
+	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		errs = append(errs, fmt.Errorf("--svcconfig: the file names the API server; leave %q out", args[0]))
 	}
@@ -106,6 +120,9 @@ func (o *joinOptions) completeToken(args []string) []error {
 	}
 	if len(o.pins) == 0 {
 		errs = append(errs, errors.New("--ca-cert-hash: give the hash that 'svc token create --print-join-command' prints"))
+	}
+	if o.domain != "" && (len(validation.IsDNS1123Subdomain(o.domain)) > 0 || len(validation.IsDNS1123Label(o.fleet)) > 0) {
+		errs = append(errs, fmt.Errorf("--group-domain: invalid domain %q or name of a fleet %q: must be as those of its API servers", o.domain, o.fleet))
 	}
 	for _, pin := range o.pins {
 		if hex, found := strings.CutPrefix(pin, "sha256:"); !found || len(hex) != 64 {
@@ -167,7 +184,12 @@ func (o *joinOptions) write(ctx context.Context, files join.Files, out io.Writer
 	if err != nil {
 		return nil, err
 	}
-	if err := files.Write(o.server, o.token, authority); err != nil {
+	server := o.server
+	if o.domain != "" {
+		server = strings.TrimSuffix(server, "/") + fleetaddress.Path(fleetaddress.Group+"."+o.domain, o.fleet)
+		fmt.Fprintln(out, "an administrator of the host approves the request of this machine: kubectl get csr, kubectl certificate approve NAME")
+	}
+	if err := files.Write(server, o.token, authority); err != nil {
 		return nil, fmt.Errorf("--config-dir: %w", err)
 	}
 	return files.Arguments(o.rootDir, o.more), nil

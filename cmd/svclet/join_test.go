@@ -15,6 +15,8 @@ func TestWrongArgumentsOfJoinAreRefused(t *testing.T) {
 		{"a hash is required", url + " " + token, "svclet join: --ca-cert-hash: give the hash"},
 		{"a hash is of SHA-256", url + " " + token + " " + pin + "00", `svclet join: --ca-cert-hash: invalid hash "sha256:00": must be sha256: and 64 hexadecimal digits`},
 		{"a connection file names the server", url + " --svcconfig=/none", `svclet join: --svcconfig: the file names the API server; leave "https://192.0.2.1:6443" out`},
+		{"a connection file names the fleet", "--svcconfig=/none --group-domain=svc.dev", "svclet join: --svcconfig: the file names the fleet; leave --group-domain out"},
+		{"a domain is one", url + " " + token + " " + pin + hex + " --group-domain=Svc", `svclet join: --group-domain: invalid domain "Svc"`},
 		{"a connection file needs no token", "--svcconfig=/none " + token, "svclet join: --svcconfig: excludes --token and --ca-cert-hash"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -118,9 +119,9 @@ func clusterRules() (string, error) {
 	return manifest("from the controllers' declarations", clusterRole("svc-controller-manager-cluster", rules...))
 }
 
-// machineRole returns the manifest of the role that an administrator binds to the machines
-// of the fleet: Kubernetes' roles of nodes and the rules of network policies, in the names of the domain, and the fleet's
-// address.
+// machineRole returns the manifest of the role of the machines of the fleet and of what
+// grants it to those that join by a token of the host: Kubernetes' roles of nodes and the rules of network policies, in
+// the names of the domain but for requests of certificates, which are the host's, and the fleet's address.
 func machineRole() (string, error) {
 	names, err := groupdomain.New(groupDomain)
 	if err != nil {
@@ -136,8 +137,25 @@ func machineRole() (string, error) {
 			rules = append(rules, role.Rules...)
 		}
 	}
-	rules = append(inDomain(merged(rules), names, nil), toAddress(names))
-	return manifest("from Kubernetes' roles of nodes", clusterRole("svc-machine", rules...))
+	rules = inDomain(merged(rules), names, nil)
+	for i, rule := range rules {
+		if rule.APIGroups[0] == names.Public(certificatesv1.GroupName) {
+			rules[i].APIGroups = []string{certificatesv1.GroupName}
+		}
+	}
+	return manifest("from Kubernetes' roles of nodes", clusterRole("svc-machine", append(rules, toAddress(names))...),
+		groupBinding("svc-machine", fleetaddress.MachineGroup(groupDomain), "svc-machine"),
+		groupBinding("svc-machine-bootstrapper", fleetaddress.BootstrapGroup, "system:node-bootstrapper"))
+}
+
+// groupBinding is the binding of a group to a role of the host.
+func groupBinding(name, group, role string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+	}
 }
 
 // toAddress is the right to the fleet's own address.

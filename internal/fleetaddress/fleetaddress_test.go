@@ -26,3 +26,16 @@ func TestOnlyAURLThatEndsInAFleetsPathIsItsAddress(t *testing.T) {
 		}
 	}
 }
+
+func TestAFleetsAddressIsSplitIntoHostAndDomain(t *testing.T) {
+	for server, want := range map[string][2]string{
+		"https://10.0.0.1:6443/apis/fleet.example.org/v1/fleets/a/proxy":              {"https://10.0.0.1:6443", "example.org"},
+		"https://gateway/clusters/c1" + fleetaddress.Path("fleet.svc.dev", "a") + "/": {"https://gateway/clusters/c1", "svc.dev"},
+		"https://gateway/clusters/c1":                                                 {"", ""},
+	} {
+		host, domain, ok := fleetaddress.Split(server)
+		if host != want[0] || domain != want[1] || ok != (want[0] != "") {
+			t.Errorf("%q: %q, %q, %v, want %q", server, host, domain, ok, want)
+		}
+	}
+}

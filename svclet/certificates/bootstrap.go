@@ -71,7 +71,7 @@ func (b Bootstrap) Run(ctx context.Context) error {
 	// The key outlives the process, so that a restart waits for the same request.
 	keyFile := filepath.Join(b.Dir, clientPair+".key.tmp")
 	for {
-		err := b.request(ctx, client, store, keyFile)
+		err := b.request(ctx, client, newClientRequest(b.Node, api.Host), store, keyFile)
 		if err == nil {
 			break
 		}
@@ -103,7 +103,7 @@ func final(err error) bool {
 
 // request sends the request, or finds the one that an earlier start has sent, and
 // stores the certificate.
-func (b Bootstrap) request(ctx context.Context, client kubernetes.Interface, store certificate.Store, keyFile string) error {
+func (b Bootstrap) request(ctx context.Context, client kubernetes.Interface, want clientRequest, store certificate.Store, keyFile string) error {
 	keyPEM, _, err := keyutil.LoadOrGenerateKeyFile(keyFile)
 	if err != nil {
 		return fmt.Errorf("--cert-dir: %w", err)
@@ -116,8 +116,7 @@ func (b Bootstrap) request(ctx context.Context, client kubernetes.Interface, sto
 	if !ok {
 		return fmt.Errorf("--cert-dir: %s has a key that does not sign: remove it", keyFile)
 	}
-	name := subject(b.Node)
-	request, err := cert.MakeCSR(key, &name, nil, nil)
+	request, err := cert.MakeCSR(key, &want.subject, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -125,11 +124,11 @@ func (b Bootstrap) request(ctx context.Context, client kubernetes.Interface, sto
 	if _, isRSA := key.(*rsa.PrivateKey); isRSA {
 		usages = append(usages, certificatesv1.UsageKeyEncipherment)
 	}
-	requestName, err := requestName(key, name.CommonName)
+	requestName, err := requestName(key, want.subject.CommonName)
 	if err != nil {
 		return err
 	}
-	sent, uid, err := csr.RequestCertificateWithContext(ctx, client, request, requestName, certificatesv1.KubeAPIServerClientKubeletSignerName, nil, usages, key)
+	sent, uid, err := csr.RequestCertificateWithContext(ctx, client, request, requestName, want.signer, nil, usages, key)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
+
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 const token = "abcdef.0123456789abcdef"
@@ -257,6 +259,41 @@ func TestBootstrapWritesAConnectionFileOfTheCurrentPair(t *testing.T) {
 	}
 	if err := b.Run(t.Context()); err != nil || len(server.sent()) != 1 {
 		t.Errorf("a second start sends %v, %v", server.sent(), err)
+	}
+}
+
+// The certificate of a machine of a fleet is the host's, but not that of a node of the host.
+func TestAMachineOfAFleetAsksTheHost(t *testing.T) {
+	server, dir := newAPIServer(t), t.TempDir()
+	b := server.bootstrap(t, dir)
+	host := server.URL
+	server.URL += fleetaddress.Path("fleet.svc.dev", "default")
+	b.File = server.kubeconfig(t, &clientcmdapi.AuthInfo{Token: token})
+	if err := b.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	api, err := clientcmd.BuildConfigFromFlags("", b.Connection)
+	if err != nil || api.Host != server.URL {
+		t.Fatalf("the connection file has the server %q, %v, want the fleet's address", api.Host, err)
+	}
+	client, err := NewClient(ClientOptions{Node: b.Node, API: api, Dir: t.TempDir(), Clock: clock.RealClock{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewal, err := client.client(nil)
+	if err != nil || !strings.HasPrefix(renewal.CertificatesV1().RESTClient().Get().URL().String(), host+"/apis/certificates.k8s.io/") {
+		t.Errorf("renewals are requested at %s, %v", renewal.CertificatesV1().RESTClient().Get().URL(), err)
+	}
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	sent := server.requests
+	if len(sent) != 1 || sent[0].Spec.SignerName != "kubernetes.io/kube-apiserver-client" {
+		t.Fatalf("sent %v", sent)
+	}
+	block, _ := pem.Decode(sent[0].Spec.Request)
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil || request.Subject.CommonName != "svc.dev:node:"+b.Node || !slices.Equal(request.Subject.Organization, []string{"svc.dev:nodes"}) {
+		t.Errorf("the request is for %s, %v", request.Subject, err)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -17,6 +16,8 @@ import (
 	"k8s.io/client-go/util/certificate"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 // ClientOptions configure the client certificate of an agent.
@@ -129,11 +130,12 @@ func (c *Client) Metrics() []prometheus.Collector { return c.metrics.collectors(
 // newManager returns a manager of the certificate in a store. Without one it uses the
 // pair of a kubeconfig, if there is one, and requests another at once.
 func (c *Client) newManager(store certificate.Store, certPEM, keyPEM []byte) (certificate.Manager, error) {
+	request := newClientRequest(c.o.Node, c.o.API.Host)
 	manager, err := certificate.NewManager(&certificate.Config{
 		Name:                    "client certificate",
 		ClientsetFn:             c.client,
-		Template:                &x509.CertificateRequest{Subject: subject(c.o.Node)},
-		SignerName:              certificatesv1.KubeAPIServerClientKubeletSignerName,
+		Template:                &x509.CertificateRequest{Subject: request.subject},
+		SignerName:              request.signer,
 		GetUsages:               certificate.DefaultKubeletClientGetUsages,
 		BootstrapCertificatePEM: certPEM,
 		BootstrapKeyPEM:         keyPEM,
@@ -160,9 +162,12 @@ func (c *Client) client(current *tls.Certificate) (kubernetes.Interface, error) 
 }
 
 // requests returns a client of certificate signing requests. Their content type is
-// JSON, whatever that of other requests is.
+// JSON, whatever that of other requests is. For a fleet they are its host's.
 func requests(api *rest.Config) (kubernetes.Interface, error) {
 	api = rest.CopyConfig(api)
+	if host, _, ok := fleetaddress.Split(api.Host); ok {
+		api.Host = host
+	}
 	api.ContentType, api.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	return kubernetes.NewForConfig(api)
 }

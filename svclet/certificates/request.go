@@ -6,8 +6,11 @@ import (
 	"net"
 	"slices"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	netutils "k8s.io/utils/net"
+
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 // The names of the pairs in --cert-dir: PAIR-current.pem is a link to the pair in use.
@@ -19,6 +22,23 @@ const (
 // subject is the user of a node, with which the signers for nodes agree.
 func subject(node string) pkix.Name {
 	return pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
+}
+
+// clientRequest is a request for a client certificate of an agent.
+type clientRequest struct {
+	subject pkix.Name
+	signer  string
+}
+
+// newClientRequest returns the request of a node for a certificate with which it uses the
+// API server at a URL. At the own address of a fleet the certificate is the host's, for a
+// user that no node of the host is, and an administrator approves the request.
+func newClientRequest(node, server string) clientRequest {
+	if _, domain, ok := fleetaddress.Split(server); ok {
+		name := pkix.Name{CommonName: fleetaddress.MachineUser(domain, node), Organization: []string{fleetaddress.MachineGroup(domain)}}
+		return clientRequest{name, certificatesv1.KubeAPIServerClientSignerName}
+	}
+	return clientRequest{subject(node), certificatesv1.KubeAPIServerClientKubeletSignerName}
 }
 
 // servingTemplate returns the request for a serving certificate of a node with these

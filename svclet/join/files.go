@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"svc.dev/svc/internal/fleetaddress"
 	"svc.dev/svc/svclet/podnetwork/plan"
 )
 
@@ -63,6 +64,20 @@ authorization: {mode: Webhook}
 readOnlyPort: 0
 `
 
+// fleetConfiguration is that of a machine of a fleet that has joined by a token of the host:
+// the host's authority signs the certificates of clients, and its administrators approve
+// those of the machine.
+const fleetConfiguration = `apiVersion: svclet.config.k8s.io/v1beta1
+kind: SvcletConfiguration
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+  x509: {clientCAFile: ca.crt}
+authorization: {mode: Webhook}
+readOnlyPort: 0
+rotateCertificates: true
+`
+
 // Connect writes the files for a cluster that a connection file names: a copy of the file's
 // current context, with the contents of the files that it names. It keeps a configuration
 // file that exists.
@@ -100,8 +115,8 @@ func (f Files) writeConfiguration(content string) error {
 	return os.WriteFile(f.Configuration(), []byte(content), 0o644)
 }
 
-// Write writes the files for a cluster with this server and authority. It keeps a
-// configuration file that exists.
+// Write writes the files for a cluster with this server, which may be the own address of a
+// fleet, and authority. It keeps a configuration file that exists.
 func (f Files) Write(server, token string, authority []byte) error {
 	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
 		return err
@@ -117,6 +132,9 @@ func (f Files) Write(server, token string, authority []byte) error {
 	}
 	if err := os.WriteFile(f.Authority(), authority, 0o644); err != nil {
 		return err
+	}
+	if fleetaddress.IsAddress(server) {
+		return f.writeConfiguration(fleetConfiguration)
 	}
 	return f.writeConfiguration(configuration)
 }

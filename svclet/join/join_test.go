@@ -18,6 +18,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	testclock "k8s.io/utils/clock/testing"
 
+	"svc.dev/svc/internal/fleetaddress"
 	"svc.dev/svc/internal/jointoken"
 )
 
@@ -147,6 +148,19 @@ func TestFilesOfAMachineThatHasJoined(t *testing.T) {
 	}
 	if err := files.Remove(); err != nil {
 		t.Errorf("a second removal: %v", err)
+	}
+}
+
+func TestAMachineOfAFleetAsksForNoServingCertificate(t *testing.T) {
+	for server, want := range map[string]bool{"https://192.0.2.1:6443": true, "https://192.0.2.1:6443" + fleetaddress.Path("fleet.svc.dev", "default"): false} {
+		files := Files{Dir: t.TempDir()}
+		if err := files.Write(server, id+"."+key, []byte("authority")); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(files.Configuration())
+		if err != nil || strings.Contains(string(content), "serverTLSBootstrap: true") != want || !strings.Contains(string(content), "rotateCertificates: true") {
+			t.Errorf("%s: the configuration is %s, %v", server, content, err)
+		}
 	}
 }
 

@@ -28,6 +28,15 @@ import (
 var _ = Describe("a fleet that is gone", func() {
 	const gone = "gone.example.com"
 
+	It("is the only one that svc unregister removes without --force", func(ctx SpecContext) {
+		binary, err := launch.Binary()
+		Expect(err).NotTo(HaveOccurred())
+		out, err := exec.CommandContext(ctx, binary, "unregister", "--group-domain="+domain, "--svcconfig="+host.kubeconfig).CombinedOutput()
+		Expect(err).To(HaveOccurred())
+		Expect(string(out)).To(And(HavePrefix("svc unregister: the API servers of svc.dev answer ("), ContainSubstring("--force")))
+		kubectl(onHost, "get", "configmaps.core.svc.dev", "-A")
+	})
+
 	It("makes only its own groups unavailable, and keeps namespaces from their end until it is unregistered", func(ctx SpecContext) {
 		port, err := launch.FreePort()
 		Expect(err).NotTo(HaveOccurred())

@@ -74,27 +74,35 @@ func render(ctx context.Context, components ...string) []byte {
 // user of the host instead.
 func rolesOf(rendered []byte, account, user string) string {
 	GinkgoHelper()
+	return manifestsOf(rendered, func(obj object) bool {
+		if subjects, bound := obj["subjects"].([]any); bound && subjects[0].(object)["name"] == account {
+			obj["subjects"] = []object{{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}}
+			return true
+		}
+		return obj["kind"] == "ClusterRole" && strings.HasPrefix(nameOf(obj), account)
+	})
+}
+
+func nameOf(obj object) string { return obj["metadata"].(object)["name"].(string) }
+
+// manifestsOf returns those of rendered manifests that keep selects. It may change them.
+func manifestsOf(rendered []byte, keep func(object) bool) string {
+	GinkgoHelper()
 	var found []string
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096)
 	for {
 		var obj object
 		err := documents.Decode(&obj)
 		if errors.Is(err, io.EOF) {
-			break
+			return strings.Join(found, "\n---\n")
 		}
 		Expect(err).NotTo(HaveOccurred())
-		subjects, bound := obj["subjects"].([]any)
-		switch {
-		case bound && subjects[0].(object)["name"] == account:
-			obj["subjects"] = []object{{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}}
-		case obj["kind"] != "ClusterRole" || !strings.HasPrefix(obj["metadata"].(object)["name"].(string), account):
-			continue
+		if keep(obj) {
+			manifest, err := json.Marshal(obj)
+			Expect(err).NotTo(HaveOccurred())
+			found = append(found, string(manifest))
 		}
-		manifest, err := json.Marshal(obj)
-		Expect(err).NotTo(HaveOccurred())
-		found = append(found, string(manifest))
 	}
-	return strings.Join(found, "\n---\n")
 }
 
 // deploymentOf returns a Deployment of rendered manifests.

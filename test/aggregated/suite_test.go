@@ -112,16 +112,17 @@ func startHost(ctx context.Context) {
 	onHost = launch.Kubectl{Kubeconfig: host.kubeconfig, Home: filepath.Join(dir, "home-host")}
 }
 
-// startKube starts kube-apiserver, with what aggregation needs, and the controllers of
-// kube-controller-manager that concern a fleet.
+// startKube starts kube-apiserver, with what aggregation and bootstrap tokens need, and the
+// controllers of kube-controller-manager that concern a fleet.
 func startKube(ctx context.Context, hostDir string) {
 	GinkgoHelper()
 	flags, err := launch.FrontProxy(filepath.Join(dir, "front"))
 	Expect(err).NotTo(HaveOccurred())
-	kube, err := launch.UpKube(ctx, hostDir, append(flags, launch.NoServiceAccounts)...)
+	kube, err := launch.UpKube(ctx, hostDir, append(flags, launch.NoServiceAccounts, "--enable-bootstrap-token-auth")...)
 	DeferCleanup(kube.Stop)
 	Expect(err).NotTo(HaveOccurred())
-	manager, err := kube.StartController("kube-controller-manager", "--controllers=namespace-controller,garbage-collector-controller")
+	manager, err := kube.StartController("kube-controller-manager", append(kube.SigningFlags(), "--controllers=namespace-controller,garbage-collector-controller,"+
+		"bootstrap-signer-controller,certificatesigningrequest-signing-controller,certificatesigningrequest-approving-controller")...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(manager.Kill)
 	host = parent{config: kube.Config, kubeconfig: kube.Kubeconfig, etcd: kube.Etcd, authority: kube.Cluster().Authority, log: manager.Output}

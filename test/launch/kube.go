@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -86,6 +87,12 @@ func FrontProxy(dir string) ([]string, error) {
 		"--requestheader-uid-headers=X-Remote-Uid", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + filepath.Join(dir, "proxy.crt"), "--proxy-client-key-file=" + filepath.Join(dir, "proxy.key"),
 	}, nil
+}
+
+// SigningFlags are the flags of a kube-controller-manager that signs certificates with the
+// authority of the server.
+func (k *Kube) SigningFlags() []string {
+	return []string{"--cluster-signing-cert-file=" + k.authority.File, "--cluster-signing-key-file=" + strings.TrimSuffix(k.authority.File, ".crt") + ".key"}
 }
 
 // StartController starts a controller of Kubernetes, which hack/peers.sh builds, as its

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	authnode "svc.dev/svc/apiserver/authorization/node"
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -63,10 +64,16 @@ func (p *plugin) ValidateInitialization() error {
 // is the same for every group domain of a kind.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	who := a.GetUserInfo()
-	if who == nil || !slices.Contains(who.GetGroups(), user.NodesGroup) {
+	if who == nil {
 		return nil
 	}
-	node, found := strings.CutPrefix(who.GetName(), authnode.UserPrefix)
+	node, found := fleetaddress.MachineNode(who.GetName(), who.GetGroups())
+	if !found && !slices.Contains(who.GetGroups(), user.NodesGroup) {
+		return nil
+	}
+	if !found {
+		node, found = strings.CutPrefix(who.GetName(), authnode.UserPrefix)
+	}
 	if !found || node == "" {
 		return admission.NewForbidden(a, fmt.Errorf("user %q is in the group of nodes, but its name does not begin with %s", who.GetName(), authnode.UserPrefix))
 	}

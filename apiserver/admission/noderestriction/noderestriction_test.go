@@ -103,12 +103,18 @@ func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
 				return p.Validate(t.Context(), admission.NewAttributesRecord(test.object, test.old, schema.GroupVersionKind{}, "ns", test.name,
 					schema.GroupVersionResource{}, test.sub, test.operation, options, false, who), nil)
 			}
-			err := admit(&user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}})
-			if test.want == yes && err != nil || test.want == no && !apierrors.IsForbidden(err) || test.want == none && !apierrors.IsNotFound(err) {
-				t.Errorf("want %s: %v", test.want, err)
+			for _, who := range []*user.DefaultInfo{
+				{Name: "system:node:a", Groups: []string{user.NodesGroup}}, {Name: "svc.dev:node:a", Groups: []string{"svc.dev:nodes"}}, // of a fleet
+			} {
+				err := admit(who)
+				if test.want == yes && err != nil || test.want == no && !apierrors.IsForbidden(err) || test.want == none && !apierrors.IsNotFound(err) {
+					t.Errorf("%s: want %s: %v", who.Name, test.want, err)
+				}
 			}
-			if err := admit(&user.DefaultInfo{Name: "system:node:a"}); err != nil {
-				t.Errorf("a user outside the group of nodes: %v", err)
+			for _, who := range []*user.DefaultInfo{{Name: "system:node:a"}, {Name: "svc.dev:node:a", Groups: []string{"example.org:nodes"}}} {
+				if err := admit(who); err != nil {
+					t.Errorf("%s outside the group of nodes: %v", who.Name, err)
+				}
 			}
 			if err := admit(&user.DefaultInfo{Name: "system:node:", Groups: []string{user.NodesGroup}}); !apierrors.IsForbidden(err) {
 				t.Errorf("a node without a name: %v", err)

@@ -120,9 +120,11 @@ var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func
 // machine are the specs of a machine of the fleet.
 func machine() {
 	BeforeAll(func(ctx SpecContext) {
-		kubectl(onHost, "create", "clusterrolebinding", "machine-1", "--clusterrole=svc-machine", "--user=machine-1")
-		DeferCleanup(func() { kubectl(onHost, "delete", "clusterrolebinding", "machine-1") })
-		startAgent(ctx, newMachine(ctx), "machine-1", fleetClient, launch.Cluster{Server: kube.Config.Host + fleetPath, Authority: kube.Cluster().Authority}, "machine-1")
+		agent := join(ctx, newMachine(ctx), "machine-1")
+		DeferCleanup(func() {
+			agent.Kill()
+			kubectl(onFleet, "delete", "node", "machine-1")
+		})
 		Expect(kubectl(onHost, "get", "nodes.core.svc.dev", "-o", "name")).To(Equal("node.core.svc.dev/machine-1\n"))
 
 		kubectl(onHost, "create", "namespace", "team")
@@ -166,7 +168,7 @@ func machine() {
 		names := strings.Fields(kubectl(onFleet, "get", "pods", "-n", "team", "-l", "app=web", "-o", "name"))
 		_, pod, _ := strings.Cut(names[0], "/")
 		proxied := func() string {
-			stdout, stderr, _ := onFleet.Run(ctx, "", "get", "--raw", fleetPath+"/api/v1/namespaces/team/pods/"+pod+":8080/proxy/")
+			stdout, stderr, _ := onFleet.Run(ctx, "", "get", "--raw", "/api/v1/namespaces/team/pods/"+pod+":8080/proxy/")
 			return stdout + stderr
 		}
 		Eventually(proxied).Should(Equal("hello from the fleet\n"))
@@ -325,6 +327,6 @@ func reportPods(ctx context.Context) {
 		{"logs", "-n", "svc-system", "-l", "app.kubernetes.io/name=svc-etcd", "--tail=20"},
 	} {
 		stdout, stderr, err := onHost.Run(ctx, "", args...)
-		AddReportEntry(strings.Join(args, " "), stdout, stderr, err)
+		AddReportEntry(strings.Join(args, " "), fmt.Sprintln(stdout, stderr, err))
 	}
 }

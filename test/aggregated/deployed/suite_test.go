@@ -23,8 +23,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
+	"svc.dev/svc/internal/fleetaddress"
 	"svc.dev/svc/svclet/image/load"
+	svcletjoin "svc.dev/svc/svclet/join"
 	"svc.dev/svc/test/launch"
 )
 
@@ -84,7 +87,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	importSVC(ctx)
 	// Kubernetes grants its nodes no EndpointSlices, which --service-proxy reads.
 	kubectl(onHost, "create", "clusterrolebinding", "node-proxier", "--clusterrole=system:node-proxier", "--group=system:nodes")
-	startAgent(ctx, hostMachine, "host-node", hostClient, launch.Cluster{Server: kube.Config.Host, Authority: kube.Cluster().Authority}, "", "--service-proxy")
+	agent := newAgent(hostMachine, "host-node", kube.Cluster(), "--service-proxy")
+	start(agent)
+	awaitReady(ctx, agent, hostClient)
 	DeferCleanup(removeRoutes)
 })
 
@@ -120,14 +125,14 @@ func startHost(ctx context.Context) {
 	Expect(os.MkdirAll(hostDir, 0o700)).To(Succeed())
 	flags, err := launch.FrontProxy(filepath.Join(dir, "front"))
 	Expect(err).NotTo(HaveOccurred())
-	kube, err = launch.UpKube(ctx, hostDir, append(flags, "--bind-address=0.0.0.0", "--advertise-address="+address)...)
+	kube, err = launch.UpKube(ctx, hostDir, append(flags, "--bind-address=0.0.0.0", "--advertise-address="+address, "--enable-bootstrap-token-auth")...)
 	DeferCleanup(func() { kube.Stop() })
 	Expect(err).NotTo(HaveOccurred())
 	for name, flags := range map[string][]string{
-		"kube-controller-manager": {
-			"--service-account-private-key-file=" + filepath.Join(hostDir, "service-account.key"), "--root-ca-file=" + kube.Cluster().Authority.File,
+		"kube-controller-manager": append(kube.SigningFlags(),
+			"--service-account-private-key-file="+filepath.Join(hostDir, "service-account.key"), "--root-ca-file="+kube.Cluster().Authority.File,
 			"--node-monitor-period=1s",
-		},
+		),
 		"kube-scheduler": nil,
 	} {
 		controller, err := kube.StartController(name, flags...)
@@ -183,9 +188,8 @@ func importArchive(ctx context.Context, file string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// startAgent starts an agent, as a user if one is given and else as Kubernetes' node, and
-// waits until its node is ready.
-func startAgent(ctx context.Context, m *launch.Machine, node string, client kubernetes.Interface, cluster launch.Cluster, user string, flags ...string) {
+// newAgent returns an agent that is configured as a node of a cluster, and not started yet.
+func newAgent(m *launch.Machine, node string, cluster launch.Cluster, flags ...string) *launch.Agent {
 	GinkgoHelper()
 	program, err := launch.Svclet.Program()
 	Expect(err).NotTo(HaveOccurred())
@@ -193,22 +197,60 @@ func startAgent(ctx context.Context, m *launch.Machine, node string, client kube
 	Expect(err).NotTo(HaveOccurred())
 	agent.Args = append(agent.Args, flags...)
 	Expect(agent.Configure(cluster)).To(Succeed())
-	if user != "" {
-		Expect(cluster.Authority.Connection(filepath.Join(m.Dir, "connection"), cluster.Server, user)).To(Succeed())
-	}
+	return agent
+}
+
+func start(agent *launch.Agent) {
+	GinkgoHelper()
 	Expect(agent.Start()).To(Succeed())
 	agents = append(agents, agent)
 	DeferCleanup(agent.Kill)
+}
+
+// awaitReady waits until the node of an agent is ready.
+func awaitReady(ctx context.Context, agent *launch.Agent, client kubernetes.Interface) {
+	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		select {
 		case <-agent.Exited():
 			StopTrying("the agent has ended").Attach("log", tail(agent.Output())).Now()
 		default:
 		}
-		object, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		object, err := client.CoreV1().Nodes().Get(ctx, agent.Node, metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(object.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
 	}).Should(Succeed())
+}
+
+// join starts svclet on a machine as `svclet join --group-domain` does, by a token of the
+// host, and approves the request for its certificate.
+func join(ctx context.Context, m *launch.Machine, node string) *launch.Agent {
+	GinkgoHelper()
+	authority := kube.Cluster().Authority
+	certificate, err := os.ReadFile(authority.File)
+	Expect(err).NotTo(HaveOccurred())
+	binary, err := launch.Binary()
+	Expect(err).NotTo(HaveOccurred())
+	token, err := exec.CommandContext(ctx, binary, "token", "create", "--groups="+fleetaddress.BootstrapGroup, "--svcconfig="+kube.Kubeconfig).Output()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		kubectl(onHost, "delete", "secret", "-n", "kube-system", "--field-selector=type="+string(bootstrapapi.SecretTypeBootstrapToken))
+		kubectl(onHost, "delete", "csr", "--all")
+	})
+	files := svcletjoin.Files{Dir: filepath.Join(m.Dir, "joined")}
+	Expect(files.Write(kube.Config.Host+fleetPath, strings.TrimSpace(string(token)), certificate)).To(Succeed())
+
+	agent := newAgent(m, node, launch.Cluster{Server: kube.Config.Host + fleetPath, Authority: authority}, "--bootstrap-svcconfig="+files.Bootstrap())
+	Expect(os.Remove(filepath.Join(m.Dir, "connection"))).To(Succeed())
+	start(agent)
+	var request string
+	Eventually(func() string {
+		request = kubectl(onHost, "get", "csr", "-o", "jsonpath={.items[*].metadata.name}")
+		return request
+	}).ShouldNot(BeEmpty())
+	kubectl(onHost, "certificate", "approve", request)
+	awaitReady(ctx, agent, fleetClient)
+	return agent
 }
 
 // removeRoutes removes what the agent with --service-proxy leaves for connections to go
