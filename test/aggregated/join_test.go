@@ -79,7 +79,7 @@ var _ = Describe("a machine that joins by a token of the host", func() {
 		atHost := launch.Kubectl{Kubeconfig: files.Connection(), Home: files.Dir}
 		Expect(kubectl(atHost, "auth", "whoami", "-s", host.config.Host, "-o", "jsonpath={.status.userInfo.username} {.status.userInfo.groups}")).
 			To(Equal(user + ` ["` + domain + `:nodes","system:authenticated"]`))
-		for _, command := range []string{"get nodes", "get pods -A", "get secrets -A", "create configmap a", "certificate approve " + request} {
+		for _, command := range []string{"get nodes", "get pods -A", "get secrets -A", "create configmap a", "delete csr " + request} {
 			Expect(fails(atHost, "", append([]string{"-s", host.config.Host}, strings.Fields(command)...)...)).To(ContainSubstring("forbidden"), command)
 		}
 	})

@@ -166,7 +166,7 @@ func measureAggregated(ctx context.Context, t *trial) error {
 			return fmt.Errorf("%s: %w", way.name, err)
 		}
 	}
-	return t.recordMemory("fleet")
+	return errors.Join(t.recordMemory("fleet"), t.recordMemoryOf("host", t.instance.group("kube-apiserver")))
 }
 
 // register registers the fleet's group versions, and returns the time until the host

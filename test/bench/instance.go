@@ -165,6 +165,17 @@ func (in *instance) groups() []int {
 	return groups
 }
 
+// group returns the process group of a process, if there is one of the name.
+func (in *instance) group(name string) []int {
+	var groups []int
+	for _, c := range in.commands {
+		if c.name == name {
+			groups = append(groups, c.cmd.Process.Pid)
+		}
+	}
+	return groups
+}
+
 // stop stops the processes in the reverse order of their start.
 func (in *instance) stop() error {
 	var errs []error

@@ -73,8 +73,14 @@ func (t *trial) recordIdle(ctx context.Context, name string) error {
 	return nil
 }
 
+// recordMemory records the memory of the measured processes.
 func (t *trial) recordMemory(when string) error {
-	m, err := memoryOf(t.instance.groups())
+	return t.recordMemoryOf(when, t.instance.groups())
+}
+
+// recordMemoryOf is recordMemory of some process groups.
+func (t *trial) recordMemoryOf(when string, groups []int) error {
+	m, err := memoryOf(groups)
 	if err != nil {
 		return err
 	}
