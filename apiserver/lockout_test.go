@@ -8,6 +8,7 @@ import (
 
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 const (
@@ -64,47 +65,95 @@ var harmless = map[string]string{
 // Kubernetes has it, and the server stays ready.
 func TestNoWebhookOrPolicyLocksAnOperatorOut(t *testing.T) {
 	s := newStage(t, "", func(o *options.Options) { o.Release = release.Newest })
+	operator{stage: s, token: "admin", registrations: registrations, victims: "/api/v1/namespaces/default/configmaps"}.tryAllGuards(t)
+}
+
+// TestNoWebhookOrPolicyLocksAnOperatorOutOfAGroupDomain is the same of a server behind a
+// host, whose kinds have the names of a domain, and Kubernetes' own names at the fleet's
+// address.
+func TestNoWebhookOrPolicyLocksAnOperatorOutOfAGroupDomain(t *testing.T) {
+	const domain = "fleet.example.com"
+	o, _ := newOptions(t)
+	o.Release = release.Newest
+	s := stage{start(t, inDomain(o, domain, newHost(t))), t}
+	address := fleetaddress.Path(fleetaddress.Group+"."+domain, o.Host.FleetName)
+	for _, o := range []operator{
+		{stage: s, registrations: "/apis/admissionregistration." + domain + "/v1/", victims: "/apis/core." + domain + "/v1/namespaces/team/configmaps"},
+		{stage: s, registrations: address + registrations, victims: address + "/api/v1/namespaces/team/configmaps"},
+	} {
+		o.token = adminToken
+		t.Run(strings.Split(o.registrations, "/")[2], o.tryAllGuards)
+	}
+}
+
+// operator is a user with all rights, and the paths at which the user works.
+type operator struct {
+	stage
+	token                  string
+	registrations, victims string
+}
+
+func (o operator) do(t *testing.T, method, path, body string) (int, string) {
+	o.t = t
+	return o.request(o.token, method, path, body, nil)
+}
+
+func (o operator) mustDo(t *testing.T, method, path, body string) {
+	t.Helper()
+	if code, answer := o.do(t, method, path, body); code >= http.StatusMultipleChoices {
+		t.Fatalf("%s %s: %d %s", method, path, code, answer)
+	}
+}
+
+func (o operator) tryAllGuards(t *testing.T) {
 	try := func() (int, string) {
-		code, body := s.request("admin", http.MethodPost, "/api/v1/namespaces/default/configmaps?dryRun=All", `{"metadata": {"name": "victim"}}`, nil)
+		code, body := o.do(t, http.MethodPost, o.victims+"?dryRun=All", `{"metadata": {"name": "victim"}}`)
 		if code == http.StatusCreated {
 			return code, body
 		}
 		return http.StatusTeapot, body // any refusal
 	}
+	await(t, try, http.StatusCreated)
 	for _, guard := range guards {
 		t.Run(guard.rule, func(t *testing.T) {
 			for resource, body := range guard.objects {
-				s.must(http.MethodPost, registrations+resource, body)
+				o.mustDo(t, http.MethodPost, o.registrations+resource, body)
 			}
 			await(t, try, http.StatusTeapot)
 			for resource, body := range harmless {
-				if slices.Contains(guard.refuses, resource) {
-					if code, answer := s.request("admin", http.MethodPost, registrations+resource, body, nil); code < http.StatusBadRequest {
-						t.Errorf("%s is not refused: %d %s", resource, code, answer)
-					}
-					continue
-				}
-				for _, step := range []struct{ method, path, body string }{
-					{http.MethodPost, "", body},
-					{http.MethodPatch, "/x", `{"metadata": {"labels": {"a": "b"}}}`},
-					{http.MethodDelete, "/x", ""},
-				} {
-					if code, answer := s.request("admin", step.method, registrations+resource+step.path, step.body, nil); code >= http.StatusMultipleChoices {
-						t.Errorf("%s %s: %d %s", step.method, resource, code, answer)
-					} else if step.method == http.MethodPatch && !strings.Contains(answer, `"a":"b"`) {
-						t.Errorf("%s is not changed: %s", resource, answer)
-					}
-				}
+				o.change(t, resource, body, slices.Contains(guard.refuses, resource))
 			}
 			for _, path := range []string{"/readyz", "/livez"} {
-				if code, body := s.request("admin", http.MethodGet, path, "", nil); code != http.StatusOK {
+				if code, body := o.do(t, http.MethodGet, path, ""); code != http.StatusOK {
 					t.Errorf("%s: %d %s", path, code, body)
 				}
 			}
 			for resource := range guard.objects {
-				s.must(http.MethodDelete, registrations+resource+"/guard", "")
+				o.mustDo(t, http.MethodDelete, o.registrations+resource+"/guard", "")
 			}
 			await(t, try, http.StatusCreated)
 		})
+	}
+}
+
+// change creates, changes and deletes an object, unless its creation is refused.
+func (o operator) change(t *testing.T, resource, body string, refused bool) {
+	t.Helper()
+	if refused {
+		if code, answer := o.do(t, http.MethodPost, o.registrations+resource, body); code < http.StatusBadRequest {
+			t.Errorf("%s is not refused: %d %s", resource, code, answer)
+		}
+		return
+	}
+	for _, step := range []struct{ method, path, body string }{
+		{http.MethodPost, "", body},
+		{http.MethodPatch, "/x", `{"metadata": {"labels": {"a": "b"}}}`},
+		{http.MethodDelete, "/x", ""},
+	} {
+		if code, answer := o.do(t, step.method, o.registrations+resource+step.path, step.body); code >= http.StatusMultipleChoices {
+			t.Errorf("%s %s: %d %s", step.method, resource, code, answer)
+		} else if step.method == http.MethodPatch && !strings.Contains(answer, `"a":"b"`) {
+			t.Errorf("%s is not changed: %s", resource, answer)
+		}
 	}
 }
