@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -17,9 +18,9 @@ const User = "system:kube-controller-manager"
 // Rules returns all permissions of User: those of every controller, enabled or not,
 // and those of the manager itself.
 func Rules() ([]rbacv1.PolicyRule, error) {
-	rules := OwnRules()
+	rules, names := OwnRules(), newResourceNames()
 	for _, c := range All() {
-		its, err := RulesOf(c)
+		its, err := names.rulesOf(c)
 		if err != nil {
 			return nil, err
 		}
@@ -45,20 +46,32 @@ func OwnRules() []rbacv1.PolicyRule {
 }
 
 // RulesOf returns the permissions that a controller declares.
-func RulesOf(c controller.Controller) ([]rbacv1.PolicyRule, error) {
+func RulesOf(c controller.Controller) ([]rbacv1.PolicyRule, error) { return newResourceNames().rulesOf(c) }
+
+// resourceNames knows the resources of Go types. To make it takes milliseconds.
+type resourceNames struct {
+	scheme *runtime.Scheme
+	names  map[schema.GroupKind]string
+}
+
+func newResourceNames() resourceNames {
 	kinds := apis.Kinds()
-	scheme := apis.NewExternalScheme(kinds)
-	names := map[schema.GroupKind]string{}
+	n := resourceNames{scheme: apis.NewExternalScheme(kinds), names: map[schema.GroupKind]string{}}
 	for _, k := range kinds {
-		names[k.Hub.GroupKind()] = k.Name
+		n.names[k.Hub.GroupKind()] = k.Name
 	}
+	return n
+}
+
+// rulesOf returns the permissions that a controller declares.
+func (n resourceNames) rulesOf(c controller.Controller) ([]rbacv1.PolicyRule, error) {
 	var rules []rbacv1.PolicyRule
 	for _, obj := range c.Reads {
-		gvk, err := apiutil.GVKForObject(obj, scheme)
+		gvk, err := apiutil.GVKForObject(obj, n.scheme)
 		if err != nil {
 			return nil, fmt.Errorf("controller %s reads %T: %w", c.Name, obj, err)
 		}
-		name, ok := names[gvk.GroupKind()]
+		name, ok := n.names[gvk.GroupKind()]
 		if !ok {
 			return nil, fmt.Errorf("controller %s reads %s, which is not declared", c.Name, gvk.GroupKind())
 		}

@@ -41,7 +41,7 @@ type Func func(body []byte) ([]byte, error)
 func Checks(kinds []*resource.Kind, scheme *runtime.Scheme, lacking *fields.Fields) []Check {
 	return []Check{
 		{Name: "nesting", Select: selectNesting},
-		{Name: "quantity", Select: selectQuantity(typesWithQuantities(kinds))},
+		{Name: "quantity", Select: selectQuantity(quantityTypes(kinds))},
 		{Name: "apply name", Select: selectApplyName},
 		{Name: "former fields", Select: selectFormerFields(kinds, lacking)},
 		{Name: "apply fields", Select: selectApplyFields(scheme, lacking)},

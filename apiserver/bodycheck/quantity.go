@@ -26,14 +26,14 @@ var hugeExponent = regexp.MustCompile(`^[+-]?[0-9.]+[eE][+-]?0*[1-9][0-9]{4,}$`)
 // processor and a gigabyte, and cannot be interrupted. Real quantities end at
 // 2^63. The check costs nothing for kinds without quantities, and one pass over
 // the bytes for the others.
-func selectQuantity(quantityTypes map[schema.GroupVersionResource]*node) func(req *http.Request) Func {
+func selectQuantity(typeOf func(schema.GroupVersionResource) *node) func(req *http.Request) Func {
 	return func(req *http.Request) Func {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || req.Method != http.MethodPost && req.Method != http.MethodPut && req.Method != http.MethodPatch {
 			return nil
 		}
-		t, found := quantityTypes[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]
-		if !found {
+		t := typeOf(schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource})
+		if t == nil {
 			return nil
 		}
 		contentType := req.Header.Get("Content-Type")

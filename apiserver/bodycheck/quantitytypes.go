@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"svc.dev/svc/apis/resource"
@@ -20,22 +22,28 @@ type node struct {
 	element  *node
 }
 
-// typesWithQuantities returns the versions of the kinds whose types hold
-// quantities.
-func typesWithQuantities(kinds []*resource.Kind) map[schema.GroupVersionResource]*node {
-	found := map[schema.GroupVersionResource]*node{}
+// quantityTypes returns a function that returns where the types of the kinds' versions
+// hold quantities: nil for one that holds none, and for other resources. A type is read
+// with its first request.
+func quantityTypes(kinds []*resource.Kind) func(schema.GroupVersionResource) *node {
+	types := map[schema.GroupVersionResource]func() *node{}
 	for _, kind := range kinds {
-		add := func(gvk schema.GroupVersionKind, obj any) {
-			if n := nodeOf(reflect.TypeOf(obj).Elem(), nil); n != nil {
-				found[gvk.GroupVersion().WithResource(kind.Name)] = n
-			}
+		add := func(gvk schema.GroupVersionKind, newObject func() runtime.Object) {
+			types[gvk.GroupVersion().WithResource(kind.Name)] = sync.OnceValue(func() *node {
+				return nodeOf(reflect.TypeOf(newObject()).Elem(), nil)
+			})
 		}
-		add(kind.Hub, kind.New())
+		add(kind.Hub, kind.New)
 		for _, version := range kind.Versions {
-			add(version.GVK, version.New())
+			add(version.GVK, version.New)
 		}
 	}
-	return found
+	return func(gvr schema.GroupVersionResource) *node {
+		if read := types[gvr]; read != nil {
+			return read()
+		}
+		return nil
+	}
 }
 
 // nodeOf returns the node of a type, or nil if the type holds no quantities. A
