@@ -46,7 +46,9 @@ func OwnRules() []rbacv1.PolicyRule {
 }
 
 // RulesOf returns the permissions that a controller declares.
-func RulesOf(c controller.Controller) ([]rbacv1.PolicyRule, error) { return newResourceNames().rulesOf(c) }
+func RulesOf(c controller.Controller) ([]rbacv1.PolicyRule, error) {
+	return newResourceNames().rulesOf(c)
+}
 
 // resourceNames knows the resources of Go types. To make it takes milliseconds.
 type resourceNames struct {
