@@ -14,6 +14,7 @@ import (
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/bootstrap"
+	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/reservation"
 )
 
@@ -45,7 +46,10 @@ func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server 
 	})
 	steps = append(steps, bootstrap.Step{Name: "repair-claims", Interval: repairInterval, Ensure: c.repairReservations})
 	if c.identity.authorizers.Roles != nil {
-		steps = append(steps, bootstrap.RolesStep(c.clients.typed))
+		creator := c.stores.registry.NewCreator(c.stores.scheme)
+		steps = append(steps, bootstrap.RolesStep(c.clients.typed, func(ctx context.Context, obj runtime.Object) error {
+			return creator.Create(ctx, inprocess.UserAgent, obj)
+		}))
 	}
 	var added []*bootstrapStep
 	for _, step := range steps {

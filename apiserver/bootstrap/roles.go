@@ -6,17 +6,22 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 
 	"svc.dev/svc/apiserver/authorization"
 )
 
+// Create writes a new object, as a typed client of the newest version would. It returns
+// the error AlreadyExists if there is one of its name.
+type Create func(ctx context.Context, obj runtime.Object) error
+
 // RolesStep returns the step of the mode RBAC that writes the default roles and
 // their bindings. It runs once at the start: missing rules and subjects are added,
 // further ones stay, and so does everything with the annotation
 // rbac.authorization.kubernetes.io/autoupdate=false.
-func RolesStep(client kubernetes.Interface) Step {
+func RolesStep(client kubernetes.Interface, create Create) Step {
 	return Step{Name: "rbac/bootstrap-roles", Ensure: func(ctx context.Context) error {
 		roles, err := authorization.DefaultRoles()
 		if err != nil {
@@ -26,10 +31,11 @@ func RolesStep(client kubernetes.Interface) Step {
 		if err != nil {
 			return err
 		}
-		return each(ctx, roles, func(_ context.Context, role authorization.DefaultRole) error {
-			write := stored.ensureClusterRole
+		return each(ctx, roles, func(ctx context.Context, role authorization.DefaultRole) error {
+			s := storedRoles{listedObjects: stored, create: func(obj runtime.Object) error { return create(ctx, obj) }}
+			write := s.ensureClusterRole
 			if role.Namespace != "" {
-				write = stored.ensureRole
+				write = s.ensureRole
 			}
 			if err := write(role); err != nil {
 				return fmt.Errorf("ensure role %s: %w", role.Name, err)
@@ -52,7 +58,7 @@ func defaultMeta(namespace, name string, labels map[string]string) metav1.Object
 	return m
 }
 
-func (s *storedRoles) ensureClusterRole(role authorization.DefaultRole) error {
+func (s storedRoles) ensureClusterRole(role authorization.DefaultRole) error {
 	wanted := &rbacv1.ClusterRole{ObjectMeta: defaultMeta("", role.Name, role.Labels), Rules: role.Rules, AggregationRule: role.Aggregation}
 	binding := reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &rbacv1.ClusterRoleBinding{
 		ObjectMeta: defaultMeta("", role.Binding, nil), Subjects: role.Subjects,
@@ -61,15 +67,15 @@ func (s *storedRoles) ensureClusterRole(role authorization.DefaultRole) error {
 	return ensure(role,
 		reconciliation.ReconcileRoleOptions{
 			Role:   reconciliation.ClusterRoleRuleOwner{ClusterRole: wanted},
-			Client: listedRoles{reconciliation.ClusterRoleModifier{Client: s.client.RbacV1().ClusterRoles()}, s.clusterRole},
+			Client: listedRoles{reconciliation.ClusterRoleModifier{Client: s.client.RbacV1().ClusterRoles()}, s.create, s.clusterRole},
 		},
 		reconciliation.ReconcileRoleBindingOptions{
 			RoleBinding: binding,
-			Client:      listedBindings{reconciliation.ClusterRoleBindingClientAdapter{Client: s.client.RbacV1().ClusterRoleBindings()}, s.clusterRoleBinding},
+			Client:      listedBindings{reconciliation.ClusterRoleBindingClientAdapter{Client: s.client.RbacV1().ClusterRoleBindings()}, s.create, s.clusterRoleBinding},
 		})
 }
 
-func (s *storedRoles) ensureRole(role authorization.DefaultRole) error {
+func (s storedRoles) ensureRole(role authorization.DefaultRole) error {
 	wanted := &rbacv1.Role{ObjectMeta: defaultMeta(role.Namespace, role.Name, role.Labels), Rules: role.Rules}
 	binding := reconciliation.RoleBindingAdapter{RoleBinding: &rbacv1.RoleBinding{
 		ObjectMeta: defaultMeta(role.Namespace, role.Binding, nil), Subjects: role.Subjects,
@@ -79,11 +85,11 @@ func (s *storedRoles) ensureRole(role authorization.DefaultRole) error {
 	return ensure(role,
 		reconciliation.ReconcileRoleOptions{
 			Role:   reconciliation.RoleRuleOwner{Role: wanted},
-			Client: listedRoles{reconciliation.RoleModifier{Client: s.client.RbacV1(), NamespaceClient: namespaces}, s.role},
+			Client: listedRoles{reconciliation.RoleModifier{Client: s.client.RbacV1(), NamespaceClient: namespaces}, s.create, s.role},
 		},
 		reconciliation.ReconcileRoleBindingOptions{
 			RoleBinding: binding,
-			Client:      listedBindings{reconciliation.RoleBindingClientAdapter{Client: s.client.RbacV1(), NamespaceClient: namespaces}, s.roleBinding},
+			Client:      listedBindings{reconciliation.RoleBindingClientAdapter{Client: s.client.RbacV1(), NamespaceClient: namespaces}, s.create, s.roleBinding},
 		})
 }
 

@@ -1,11 +1,14 @@
 package bootstrap
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
@@ -13,8 +16,29 @@ import (
 // ensureRoles runs the step, and fails the test with its error.
 func ensureRoles(t *testing.T, client *fake.Clientset) {
 	t.Helper()
-	if err := RolesStep(client).Ensure(t.Context()); err != nil {
+	if err := RolesStep(client, createWith(client)).Ensure(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// createWith returns the function by which RolesStep creates objects at a client.
+func createWith(client *fake.Clientset) Create {
+	return func(ctx context.Context, obj runtime.Object) error {
+		rbac, options := client.RbacV1(), metav1.CreateOptions{}
+		var err error
+		switch obj := obj.(type) {
+		case *rbacv1.ClusterRole:
+			_, err = rbac.ClusterRoles().Create(ctx, obj, options)
+		case *rbacv1.ClusterRoleBinding:
+			_, err = rbac.ClusterRoleBindings().Create(ctx, obj, options)
+		case *rbacv1.Role:
+			_, err = rbac.Roles(obj.Namespace).Create(ctx, obj, options)
+		case *rbacv1.RoleBinding:
+			_, err = rbac.RoleBindings(obj.Namespace).Create(ctx, obj, options)
+		default:
+			err = fmt.Errorf("unexpected type %T", obj)
+		}
+		return err
 	}
 }
 

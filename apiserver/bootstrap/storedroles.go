@@ -6,15 +6,22 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 )
 
-// storedRoles are the roles and bindings that are stored. Four lists replace two reads
-// for each of the default roles, of which there are more than seventy.
+// storedRoles brings roles and bindings to the desired state.
 type storedRoles struct {
+	*listedObjects
+	create func(obj runtime.Object) error
+}
+
+// listedObjects are the roles and bindings that are stored. Four lists replace two reads
+// for each of the default roles, of which there are more than seventy.
+type listedObjects struct {
 	client              kubernetes.Interface
 	clusterRoles        byName[rbacv1.ClusterRole]
 	roles               byName[rbacv1.Role]
@@ -22,7 +29,7 @@ type storedRoles struct {
 	roleBindings        byName[rbacv1.RoleBinding]
 }
 
-func listRoles(ctx context.Context, client kubernetes.Interface) (*storedRoles, error) {
+func listRoles(ctx context.Context, client kubernetes.Interface) (*listedObjects, error) {
 	rbac, all := client.RbacV1(), metav1.ListOptions{}
 	clusterRoles, err := rbac.ClusterRoles().List(ctx, all)
 	if err != nil {
@@ -40,7 +47,7 @@ func listRoles(ctx context.Context, client kubernetes.Interface) (*storedRoles, 
 	if err != nil {
 		return nil, err
 	}
-	return &storedRoles{
+	return &listedObjects{
 		client:              client,
 		clusterRoles:        indexByName(clusterRoles.Items),
 		roles:               indexByName(roles.Items),
@@ -73,12 +80,13 @@ func (i byName[T]) get(namespace, name string) (*T, error) {
 	return object, nil
 }
 
-// listedRoles is a client of the reconciliation that reads roles from a list and writes
-// to the API. If an object has been created since the list, the write fails, and the step
-// lists again.
+// listedRoles is a client of the reconciliation that reads roles from a list, creates them
+// with a function, and updates them with the API. If an object has been created since the
+// list, the creation fails, and the step lists again.
 type listedRoles struct {
 	reconciliation.RuleOwnerModifier
-	get func(namespace, name string) (reconciliation.RuleOwner, error)
+	create func(obj runtime.Object) error
+	get    func(namespace, name string) (reconciliation.RuleOwner, error)
 }
 
 // Get implements reconciliation.RuleOwnerModifier.
@@ -86,10 +94,16 @@ func (l listedRoles) Get(namespace, name string) (reconciliation.RuleOwner, erro
 	return l.get(namespace, name)
 }
 
+// Create implements reconciliation.RuleOwnerModifier.
+func (l listedRoles) Create(role reconciliation.RuleOwner) (reconciliation.RuleOwner, error) {
+	return role, l.create(role.GetObject())
+}
+
 // listedBindings is the same of bindings.
 type listedBindings struct {
 	reconciliation.RoleBindingModifier
-	get func(namespace, name string) (reconciliation.RoleBinding, error)
+	create func(obj runtime.Object) error
+	get    func(namespace, name string) (reconciliation.RoleBinding, error)
 }
 
 // Get implements reconciliation.RoleBindingModifier.
@@ -97,22 +111,27 @@ func (l listedBindings) Get(namespace, name string) (reconciliation.RoleBinding,
 	return l.get(namespace, name)
 }
 
-func (s *storedRoles) clusterRole(namespace, name string) (reconciliation.RuleOwner, error) {
+// Create implements reconciliation.RoleBindingModifier.
+func (l listedBindings) Create(binding reconciliation.RoleBinding) (reconciliation.RoleBinding, error) {
+	return binding, l.create(binding.GetObject())
+}
+
+func (s *listedObjects) clusterRole(namespace, name string) (reconciliation.RuleOwner, error) {
 	role, err := s.clusterRoles.get(namespace, name)
 	return reconciliation.ClusterRoleRuleOwner{ClusterRole: role}, err
 }
 
-func (s *storedRoles) role(namespace, name string) (reconciliation.RuleOwner, error) {
+func (s *listedObjects) role(namespace, name string) (reconciliation.RuleOwner, error) {
 	role, err := s.roles.get(namespace, name)
 	return reconciliation.RoleRuleOwner{Role: role}, err
 }
 
-func (s *storedRoles) clusterRoleBinding(namespace, name string) (reconciliation.RoleBinding, error) {
+func (s *listedObjects) clusterRoleBinding(namespace, name string) (reconciliation.RoleBinding, error) {
 	binding, err := s.clusterRoleBindings.get(namespace, name)
 	return reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: binding}, err
 }
 
-func (s *storedRoles) roleBinding(namespace, name string) (reconciliation.RoleBinding, error) {
+func (s *listedObjects) roleBinding(namespace, name string) (reconciliation.RoleBinding, error) {
 	binding, err := s.roleBindings.get(namespace, name)
 	return reconciliation.RoleBindingAdapter{RoleBinding: binding}, err
 }

@@ -13,6 +13,10 @@ import (
 // User is the user of the server's own requests.
 var User = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
 
+// UserAgent names the server's own clients. It is also that of the manager of the fields
+// that they set.
+const UserAgent = "svc"
+
 // Chain wraps a handler in the filters of in-process requests. Requests of the
 // server itself are neither authenticated nor authorized.
 func Chain(handler http.Handler) http.Handler {
@@ -36,6 +40,6 @@ func ClientConfig(handler http.Handler) *rest.Config {
 		Host:      "http://in-process",
 		Transport: Transport{Handler: handler},
 		QPS:       -1,
-		UserAgent: "svc",
+		UserAgent: UserAgent,
 	}
 }
