@@ -174,8 +174,7 @@ func verdict(ctx context.Context, from *namespace, a attempt) string {
 }
 
 func TestConnectionsBecomeTheSameAsWithKubeProxy(t *testing.T) {
-	program := os.Getenv("KUBE_PROXY")
-	if program == "" {
+	if os.Getenv("KUBE_PROXY") == "" {
 		t.Skip("run it with make test-peers-proxy")
 	}
 	if os.Geteuid() != 0 {
@@ -184,7 +183,7 @@ func TestConnectionsBecomeTheSameAsWithKubeProxy(t *testing.T) {
 	o := newObjects(rand.New(rand.NewPCG(*seed, 0)), *count)
 	all := attempts(o)
 	n := newNetwork(t)
-	want := withKubeProxy(t, n, o, program, all)
+	want := withKubeProxy(t, n, o, all)
 	got := withSVC(t, n, o, all)
 	kinds := map[string]int{}
 	for i, a := range all {
@@ -229,8 +228,20 @@ func (n network) await(t *testing.T, o objects, output func() string) {
 	t.Fatalf("the first service does not answer: %s", output())
 }
 
+// kubeProxy returns the command line of kube-proxy with an API server.
+func kubeProxy(t *testing.T, url string) []string {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(config, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": {"server": %q}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`, url), 0o600))
+	return []string{
+		os.Getenv("KUBE_PROXY"), "--proxy-mode=nftables", "--kubeconfig=" + config, "--hostname-override=" + nodeName,
+		"--detect-local-mode=BridgeInterface", "--pod-bridge-interface=" + bridge, "--nodeport-addresses=0.0.0.0/0", "--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
+		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
+	}
+}
+
 // withKubeProxy returns the verdicts with kube-proxy, and removes its rules.
-func withKubeProxy(t *testing.T, n network, o objects, program string, all []attempt) []string {
+func withKubeProxy(t *testing.T, n network, o objects, all []attempt) []string {
 	t.Helper()
 	var listener net.Listener
 	must(t, n.node.in(func() (err error) { listener, err = net.Listen("tcp4", "127.0.0.1:0"); return err }))
@@ -238,11 +249,7 @@ func withKubeProxy(t *testing.T, n network, o objects, program string, all []att
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) }) // it ends by Close
 	defer func() { server.Close(); serving.Wait() }()
-	config := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, os.WriteFile(config, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": {"server": "http://%s"}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`, listener.Addr()), 0o600))
-	command := exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), n.node.fd), program, "--proxy-mode=nftables", "--kubeconfig="+config, "--hostname-override="+nodeName,
-		"--detect-local-mode=BridgeInterface", "--pod-bridge-interface="+bridge, "--nodeport-addresses=0.0.0.0/0", "--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
-		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0")
+	command := exec.Command("nsenter", append([]string{fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), n.node.fd)}, kubeProxy(t, "http://"+listener.Addr().String())...)...)
 	process, err := launch.StartCommand(command)
 	must(t, err)
 	n.await(t, o, process.Output)
