@@ -49,7 +49,7 @@ While the API servers answer, it removes nothing without --force.`,
 			return err
 		}
 		if answering := registration.Answering(cmd.Context(), host, services); len(answering) > 0 && !force {
-			return fmt.Errorf("the API servers of %s answer (%s): without their groups %s lets namespaces end in which the fleet has objects, and nobody reaches them; "+
+			return fmt.Errorf("the API servers of %s answer (%s): without their groups %s lets namespaces end in which the fleet has objects, and no client reaches them; "+
 				"to remove the groups all the same, give --force", domain, some(answering), config.Host)
 		}
 		removed, err := registration.Remove(cmd.Context(), host, services)
