@@ -50,6 +50,11 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion); err != nil {
 		return nil, err
 	}
+	for _, kind := range s.kinds {
+		// The generations of a kind are counted since its status tells which of them has
+		// been observed: those of pods since 1.33 (KEP-5067).
+		kind.Generation = kind.Generation && !s.served.Fields().Lacks(kind.Hub, "status", "observedGeneration")
+	}
 	if gv := apiregistrationv1.SchemeGroupVersion; !s.served.ServesOther(gv) {
 		return nil, fmt.Errorf("--runtime-config: %s cannot be disabled, since the aggregation layer serves all API groups; add %s=true", gv, gv)
 	}

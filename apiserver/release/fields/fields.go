@@ -102,6 +102,34 @@ func (f *Fields) Of(gvk schema.GroupVersionKind, of reflect.Type) *Node {
 	return made
 }
 
+// Lacks reports whether other releases have the field at path of a kind, and this one has
+// the kind but not the field. It needs no Go type.
+func (f *Fields) Lacks(gvk schema.GroupVersionKind, path ...string) bool {
+	if f == nil {
+		return false
+	}
+	kind := f.table.Kind(gvk)
+	if kind == nil || !kind.ServedAt(f.release) {
+		return false
+	}
+	in := kind.Package + "." + kind.Kind
+	for _, name := range path {
+		t := releases.FindType(in)
+		if t == nil {
+			return false
+		}
+		i := slices.IndexFunc(t.Fields, func(field releases.Field) bool { return field.Name == name })
+		switch {
+		case i < 0:
+			return false
+		case !t.Fields[i].In.Has(f.release):
+			return true
+		}
+		in = nameIn(t.Package, t.Fields[i].Type)
+	}
+	return false
+}
+
 // build returns what a type lacks.
 func (f *Fields) build(of reflect.Type, in string) *Node {
 	f.mu.Lock()

@@ -250,3 +250,28 @@ func TestDefinitionsHaveTheFieldsThatOnlyTheReleaseHas(t *testing.T) {
 		}
 	}
 }
+
+func TestLacksFindsFieldsByTheirPaths(t *testing.T) {
+	old := at(t, releases.Release(32))
+	for path, want := range map[string]bool{
+		"status.observedGeneration":            true,
+		"status.conditions.observedGeneration": true,
+		"status.phase":                         false,
+		"status.none":                          false,
+		"none.observedGeneration":              false,
+	} {
+		if got := old.Lacks(pods, strings.Split(path, ".")...); got != want {
+			t.Errorf("%s: %t, want %t", path, got, want)
+		}
+	}
+	if at(t, releases.Release(33)).Lacks(pods, "status", "observedGeneration") {
+		t.Error("1.33 lacks the observed generation of pods")
+	}
+	if at(t, releases.Newest).Lacks(pods, "status", "observedGeneration") {
+		t.Error("the newest release lacks a field")
+	}
+	budgets := schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}
+	if at(t, releases.Release(16)).Lacks(budgets, "status", "observedGeneration") {
+		t.Error("a release lacks a field of a kind that it does not serve")
+	}
+}
