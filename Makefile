@@ -121,8 +121,9 @@ test-peers-proxy: ## Compare what connections to random services become with the
 	KUBE_PROXY=$(BIN)/kube-proxy $(GO) test -count=1 -timeout 30m ./test/peers/proxy -v $(ARGS)
 
 .PHONY: test-peers-release
-test-peers-release: build ## Compare what svc serves at release 1.36 with the real kube-apiserver of that release, which it builds: discovery, fields, defaults, warnings and columns.
+test-peers-release: build ## Compare what svc serves at releases 1.36 and 1.28 with the real kube-apiservers, which it builds: discovery, fields, defaults, warnings and columns.
 	@hack/peers.sh
+	@hack/peers.sh kube-apiserver-1.28
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 10m ./test/peers/release $(ARGS)
 
 .PHONY: test-peers-controllers

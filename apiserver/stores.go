@@ -54,6 +54,7 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 		// The generations of a kind are counted since its status tells which of them has
 		// been observed: those of pods since 1.33 (KEP-5067).
 		kind.Generation = kind.Generation && !s.served.Fields().Lacks(kind.Hub, "status", "observedGeneration")
+		kind.Columns = slices.DeleteFunc(kind.Columns, func(c resource.KindColumn) bool { return !c.In(o.Release.Minor) })
 	}
 	if gv := apiregistrationv1.SchemeGroupVersion; !s.served.ServesOther(gv) {
 		return nil, fmt.Errorf("--runtime-config: %s cannot be disabled, since the aggregation layer serves all API groups; add %s=true", gv, gv)

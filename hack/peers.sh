@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the real kube-apiserver, kube-controller-manager, kube-scheduler,
-# kubelet and etcd, or the components of Kubernetes and the tools of etcd (etcdctl,
-# etcdutl) that are named, into bin/, for the benchmark and the tests that compare with
-# them. Does nothing when they are current. The first build takes about five minutes on
-# two cores; GOFLAGS=-p=1 leaves room for other work.
+# kubelet and etcd, or the components of Kubernetes (kube-apiserver-1.28 is that of an
+# older release) and the tools of etcd (etcdctl, etcdutl) that are named, into bin/, for
+# the benchmark and the tests that compare with them. Does nothing when they are current.
+# The first build takes about five minutes on two cores; GOFLAGS=-p=1 leaves room for
+# other work.
 #
 # The binaries are stripped and carry their version, as the published ones do.
 set -euo pipefail
@@ -36,6 +37,8 @@ if ((! $#)); then
 fi
 for name in "${components[@]}"; do
 	case $name in
+	kube-apiserver-1.28) build kubernetes-1.28 "$name" k8s.io/kubernetes/cmd/kube-apiserver \
+		"${version//$kubernetes/v1.28.15} -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=28" ;;
 	etcd*) build etcdtools "$name" "go.etcd.io/etcd/$name/v3" ;;
 	*) build kubernetes "$name" "k8s.io/kubernetes/cmd/$name" "$version" ;;
 	esac

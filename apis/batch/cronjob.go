@@ -59,7 +59,7 @@ var cronJobs = resource.Type[*batchv1.CronJob]{
 		resource.Name[*batchv1.CronJob](),
 		{Name: "Schedule", Description: batchv1.CronJobSpec{}.SwaggerDoc()["schedule"],
 			Value: func(c *batchv1.CronJob) any { return c.Spec.Schedule }},
-		{Name: "Timezone", Description: batchv1.CronJobSpec{}.SwaggerDoc()["timeZone"], Value: timeZone},
+		{Name: "Timezone", Description: batchv1.CronJobSpec{}.SwaggerDoc()["timeZone"], Since: 30, Value: timeZone},
 		{Name: "Suspend", Type: "boolean", Description: batchv1.CronJobSpec{}.SwaggerDoc()["suspend"], Value: suspended},
 		{Name: "Active", Type: "integer", Description: batchv1.CronJobStatus{}.SwaggerDoc()["active"],
 			Value: func(c *batchv1.CronJob) any { return int64(len(c.Status.Active)) }},

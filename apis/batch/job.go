@@ -44,7 +44,7 @@ var jobs = resource.Type[*batchv1.Job]{
 	OrphanByDefault: true,
 	Columns: slices.Concat([]resource.Column[*batchv1.Job]{
 		resource.Name[*batchv1.Job](),
-		{Name: "Status", Description: "Status of the job.", Value: func(j *batchv1.Job) any { return jobPhase(j) }},
+		{Name: "Status", Description: "Status of the job.", Since: 30, Value: func(j *batchv1.Job) any { return jobPhase(j) }},
 		{Name: "Completions", Description: batchv1.JobStatus{}.SwaggerDoc()["succeeded"], Value: func(j *batchv1.Job) any { return completions(j) }},
 		{Name: "Duration", Description: "Time required to complete the job.", Value: jobDuration},
 		resource.Age[*batchv1.Job](),

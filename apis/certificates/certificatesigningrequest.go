@@ -55,11 +55,11 @@ var certificateSigningRequests = resource.Type[*certificatesv1.CertificateSignin
 	Columns: []resource.Column[*certificatesv1.CertificateSigningRequest]{
 		resource.Name[*certificatesv1.CertificateSigningRequest](),
 		resource.Age[*certificatesv1.CertificateSigningRequest](),
-		{Name: "SignerName", Description: requestDoc["signerName"],
+		{Name: "SignerName", Description: requestDoc["signerName"], Since: 18,
 			Value: func(r *certificatesv1.CertificateSigningRequest) any { return r.Spec.SignerName }},
 		{Name: "Requestor", Description: requestDoc["username"],
 			Value: func(r *certificatesv1.CertificateSigningRequest) any { return r.Spec.Username }},
-		{Name: "RequestedDuration", Description: requestDoc["expirationSeconds"], Value: func(r *certificatesv1.CertificateSigningRequest) any {
+		{Name: "RequestedDuration", Description: requestDoc["expirationSeconds"], Since: 22, Value: func(r *certificatesv1.CertificateSigningRequest) any {
 			if r.Spec.ExpirationSeconds == nil {
 				return "<none>"
 			}

@@ -165,9 +165,9 @@ var persistentVolumeColumns = func() []resource.Column[*corev1.PersistentVolume]
 		column("StorageClass", "StorageClass of the pv", func(v *corev1.PersistentVolume) string {
 			return storageClass(v.Annotations, &v.Spec.StorageClassName)
 		}),
-		column("VolumeAttributesClass", "VolumeAttributesClass of the pv", func(v *corev1.PersistentVolume) string {
+		resource.Since(29, column("VolumeAttributesClass", "VolumeAttributesClass of the pv", func(v *corev1.PersistentVolume) string {
 			return orUnset(v.Spec.VolumeAttributesClassName)
-		}),
+		})),
 		column("Reason", status["reason"], func(v *corev1.PersistentVolume) string { return v.Status.Reason }),
 		resource.Age[*corev1.PersistentVolume](),
 	}, resource.Wide(

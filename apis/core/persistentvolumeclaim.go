@@ -192,9 +192,9 @@ var persistentVolumeClaimColumns = func() []resource.Column[*corev1.PersistentVo
 		column("StorageClass", "StorageClass of the pvc", func(c *corev1.PersistentVolumeClaim) string {
 			return storageClass(c.Annotations, c.Spec.StorageClassName)
 		}),
-		column("VolumeAttributesClass", "VolumeAttributesClass of the pvc", func(c *corev1.PersistentVolumeClaim) string {
+		resource.Since(29, column("VolumeAttributesClass", "VolumeAttributesClass of the pvc", func(c *corev1.PersistentVolumeClaim) string {
 			return orUnset(c.Spec.VolumeAttributesClassName)
-		}),
+		})),
 		resource.Age[*corev1.PersistentVolumeClaim](),
 	}, resource.Wide(
 		column("VolumeMode", spec["volumeMode"], func(c *corev1.PersistentVolumeClaim) string { return orUnset(c.Spec.VolumeMode) }),

@@ -24,11 +24,12 @@ var resourceQuotas = resource.Type[*corev1.ResourceQuota]{
 	ValidateStatus: func(q, _ *corev1.ResourceQuota) field.ErrorList { return validateQuotaStatus(q) },
 	Columns: []resource.Column[*corev1.ResourceQuota]{
 		resource.Name[*corev1.ResourceQuota](),
+		resource.Until(32, resource.Age[*corev1.ResourceQuota]()),
 		{Name: "Request", Description: "Request represents a minimum amount of cpu/memory that a container may consume.",
 			Value: func(q *corev1.ResourceQuota) any { return quotaUse(q, false) }},
 		{Name: "Limit", Description: "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node.",
 			Value: func(q *corev1.ResourceQuota) any { return quotaUse(q, true) }},
-		resource.Age[*corev1.ResourceQuota](),
+		resource.Since(33, resource.Age[*corev1.ResourceQuota]()),
 	},
 }
 

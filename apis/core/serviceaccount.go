@@ -15,6 +15,8 @@ var serviceAccounts = resource.Type[*corev1.ServiceAccount]{
 	PrepareUpdate: func(_ context.Context, _ *resource.Env, sa, _ *corev1.ServiceAccount) { keepSecretNames(sa) },
 	Columns: []resource.Column[*corev1.ServiceAccount]{
 		resource.Name[*corev1.ServiceAccount](),
+		{Name: "Secrets", Description: corev1.ServiceAccount{}.SwaggerDoc()["secrets"], Until: 34,
+			Value: func(sa *corev1.ServiceAccount) any { return int64(len(sa.Secrets)) }},
 		resource.Age[*corev1.ServiceAccount](),
 	},
 }

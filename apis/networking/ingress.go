@@ -29,7 +29,7 @@ var ingresses = resource.Type[*networkingv1.Ingress]{
 	Generation: true,
 	Columns: []resource.Column[*networkingv1.Ingress]{
 		resource.Name[*networkingv1.Ingress](),
-		{Name: "Class", Description: "The name of the IngressClass resource that should be used for additional configuration",
+		{Name: "Class", Description: "The name of the IngressClass resource that should be used for additional configuration", Since: 18,
 			Value: func(i *networkingv1.Ingress) any {
 				if i.Spec.IngressClassName == nil {
 					return "<none>"

@@ -116,7 +116,13 @@ type KindComputed struct {
 type KindColumn struct {
 	Name, Type, Format, Description string
 	Priority                        int32
+	Since, Until                    int
 	Value                           func(obj runtime.Object) any
+}
+
+// In reports whether minor release of Kubernetes 1 has the column.
+func (c *KindColumn) In(minor int) bool {
+	return c.Since <= minor && (c.Until == 0 || minor <= c.Until)
 }
 
 // Cell returns the cell of an object as a table shows it at a time.
@@ -297,7 +303,7 @@ func eraseColumns[T Object](columns []Column[T]) []KindColumn {
 	var erased []KindColumn
 	for _, c := range columns {
 		erased = append(erased, KindColumn{
-			Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,
+			Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority, Since: c.Since, Until: c.Until,
 			Value: func(obj runtime.Object) any { return c.Value(obj.(T)) },
 		})
 	}

@@ -347,3 +347,18 @@ func TestATypeThatIsNotOfTheAPIIsRefused(t *testing.T) {
 	}()
 	resource.Type[*metav1.PartialObjectMetadata]{Name: "partials"}.Kind()
 }
+
+func TestColumnsAreOfReleases(t *testing.T) {
+	for _, test := range []struct {
+		since, until, minor int
+		want                bool
+	}{
+		{0, 0, 16, true},
+		{30, 0, 29, false}, {30, 0, 30, true},
+		{0, 32, 32, true}, {0, 32, 33, false},
+	} {
+		if c := (resource.KindColumn{Since: test.since, Until: test.until}); c.In(test.minor) != test.want {
+			t.Errorf("%+v", test)
+		}
+	}
+}

@@ -160,6 +160,9 @@ type Column[T Object] struct {
 	// Priority is 0 for columns that are always shown and 1 for those of the
 	// wide table.
 	Priority int32
+	// Since and Until are the first and the last minor release of Kubernetes 1 that has
+	// the column; zero is no bound.
+	Since, Until int
 	// Value returns the cell: a string, an int64, a bool, a metav1.Time, of which
 	// the time since then is shown, or a func(now time.Time) string.
 	Value func(obj T) any

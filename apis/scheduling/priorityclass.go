@@ -45,7 +45,7 @@ var priorityClasses = resource.Type[*schedulingv1.PriorityClass]{
 		{Name: "Global-Default", Type: "boolean", Description: classDoc["globalDefault"],
 			Value: func(pc *schedulingv1.PriorityClass) any { return pc.GlobalDefault }},
 		resource.Age[*schedulingv1.PriorityClass](),
-		{Name: "PreemptionPolicy", Description: classDoc["preemptionPolicy"],
+		{Name: "PreemptionPolicy", Description: classDoc["preemptionPolicy"], Since: 32,
 			Value: func(pc *schedulingv1.PriorityClass) any { return string(*pc.PreemptionPolicy) }},
 	},
 }

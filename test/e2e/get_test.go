@@ -45,7 +45,7 @@ var _ = Describe("kubectl get", func() {
 		)
 	})
 
-	DescribeTable("has the columns of Kubernetes", func(resource, narrow, wide string) {
+	DescribeTable("has the columns of Kubernetes 1.28", func(resource, narrow, wide string) {
 		// An empty list has columns too, but kubectl prints them only with rows:
 		// ask the server as kubectl does.
 		table := parse(rawTable(resource))
@@ -66,11 +66,14 @@ var _ = Describe("kubectl get", func() {
 		Entry(nil, "api/v1/secrets", "NAME, TYPE, DATA, AGE", ""),
 		Entry(nil, "api/v1/nodes", "NAME, STATUS, ROLES, AGE, VERSION", "INTERNAL-IP, EXTERNAL-IP, OS-IMAGE, KERNEL-VERSION, CONTAINER-RUNTIME"),
 		Entry(nil, "api/v1/namespaces", "NAME, STATUS, AGE", ""),
-		Entry(nil, "api/v1/persistentvolumeclaims", "NAME, STATUS, VOLUME, CAPACITY, ACCESS MODES, STORAGECLASS, VOLUMEATTRIBUTESCLASS, AGE", "VOLUMEMODE"),
+		Entry(nil, "api/v1/persistentvolumeclaims", "NAME, STATUS, VOLUME, CAPACITY, ACCESS MODES, STORAGECLASS, AGE", "VOLUMEMODE"),
 		Entry(nil, "apis/apps/v1/replicasets", "NAME, DESIRED, CURRENT, READY, AGE", "CONTAINERS, IMAGES, SELECTOR"),
 		Entry(nil, "apis/apps/v1/statefulsets", "NAME, READY, AGE", "CONTAINERS, IMAGES"),
 		Entry(nil, "apis/apps/v1/daemonsets", "NAME, DESIRED, CURRENT, READY, UP-TO-DATE, AVAILABLE, NODE SELECTOR, AGE", "CONTAINERS, IMAGES, SELECTOR"),
-		Entry(nil, "apis/batch/v1/jobs", "NAME, STATUS, COMPLETIONS, DURATION, AGE", "CONTAINERS, IMAGES, SELECTOR"),
+		Entry(nil, "apis/batch/v1/jobs", "NAME, COMPLETIONS, DURATION, AGE", "CONTAINERS, IMAGES, SELECTOR"),
+		Entry(nil, "apis/batch/v1/cronjobs", "NAME, SCHEDULE, SUSPEND, ACTIVE, LAST SCHEDULE, AGE", "CONTAINERS, IMAGES, SELECTOR"),
+		Entry(nil, "api/v1/serviceaccounts", "NAME, SECRETS, AGE", ""),
+		Entry(nil, "api/v1/resourcequotas", "NAME, AGE, REQUEST, LIMIT", ""),
 		Entry(nil, "apis/networking.k8s.io/v1/ingresses", "NAME, CLASS, HOSTS, ADDRESS, PORTS, AGE", ""),
 		Entry(nil, "apis/policy/v1/poddisruptionbudgets", "NAME, MIN AVAILABLE, MAX UNAVAILABLE, ALLOWED DISRUPTIONS, AGE", ""),
 		Entry(nil, "apis/coordination.k8s.io/v1/leases", "NAME, HOLDER, AGE", ""),

@@ -42,8 +42,16 @@ const kubernetesIP = "10.96.0.1"
 // UpKube starts them on an empty directory, the server with further flags, and
 // returns when they are ready. The caller ends them with Stop, also after an error.
 func UpKube(ctx context.Context, dir string, flags ...string) (*Kube, error) {
+	return UpKubeOf(ctx, dir, "kube-apiserver", flags...)
+}
+
+// UpKubeOf is UpKube with another program of hack/peers.sh: kube-apiserver-1.28.
+func UpKubeOf(ctx context.Context, dir, program string, flags ...string) (*Kube, error) {
 	k := &Kube{Kubeconfig: filepath.Join(dir, "admin")}
 	var err error
+	if k.program, err = Peer(program); err != nil {
+		return k, err
+	}
 	if k.authority, err = NewAuthority(dir); err != nil {
 		return k, err
 	}
@@ -58,7 +66,7 @@ func UpKube(ctx context.Context, dir string, flags ...string) (*Kube, error) {
 	if err := k.writeFiles(dir, url); err != nil {
 		return k, err
 	}
-	if err := k.startServer(dir, k.Etcd, port, flags); err != nil {
+	if err := k.startServer(dir, port, flags); err != nil {
 		return k, err
 	}
 	if k.Config, err = clientcmd.BuildConfigFromFlags("", k.Kubeconfig); err != nil {
@@ -136,14 +144,10 @@ func (k *Kube) writeFiles(dir, url string) error {
 		k.authority.Client(dir, "nodes-client", "kube-apiserver-kubelet-client", "system:masters"))
 }
 
-func (k *Kube) startServer(dir, etcdURL, port string, flags []string) error {
-	var err error
-	if k.program, err = Peer("kube-apiserver"); err != nil {
-		return err
-	}
+func (k *Kube) startServer(dir, port string, flags []string) (err error) {
 	file := func(name string) string { return filepath.Join(dir, name) }
 	k.flags = append([]string{
-		"--etcd-servers=" + etcdURL, "--bind-address=127.0.0.1", "--secure-port=" + port,
+		"--etcd-servers=" + k.Etcd, "--bind-address=127.0.0.1", "--secure-port=" + port,
 		// It refuses a loopback address here; nothing connects to this one.
 		"--advertise-address=192.0.2.10",
 		"--tls-cert-file=" + file("server.crt"), "--tls-private-key-file=" + file("server.key"),

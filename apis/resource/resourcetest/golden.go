@@ -76,12 +76,15 @@ func Read(t *testing.T, k *resource.Kind, file string) runtime.Object {
 	return obj
 }
 
-// wideTable renders the wide table of an object. A time is shown as such and not
+// wideTable renders the wide table of an object at the newest release. A time is shown as such and not
 // as the time since then.
 func wideTable(k *resource.Kind, obj runtime.Object) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', tabwriter.DiscardEmptyColumns)
 	for _, c := range k.Columns {
+		if c.Until != 0 {
+			continue
+		}
 		heading := strings.ToUpper(c.Name)
 		if c.Priority > 0 {
 			heading += " (wide)"

@@ -112,22 +112,20 @@ func (f *Fields) Lacks(gvk schema.GroupVersionKind, path ...string) bool {
 	if kind == nil || !kind.ServedAt(f.release) {
 		return false
 	}
-	in := kind.Package + "." + kind.Kind
+	in, lacking := kind.Package+"."+kind.Kind, false
 	for _, name := range path {
 		t := releases.FindType(in)
 		if t == nil {
 			return false
 		}
 		i := slices.IndexFunc(t.Fields, func(field releases.Field) bool { return field.Name == name })
-		switch {
-		case i < 0:
+		if i < 0 {
 			return false
-		case !t.Fields[i].In.Has(f.release):
-			return true
 		}
+		lacking = lacking || !t.Fields[i].In.Has(f.release)
 		in = nameIn(t.Package, t.Fields[i].Type)
 	}
-	return false
+	return lacking
 }
 
 // build returns what a type lacks.

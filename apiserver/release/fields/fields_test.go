@@ -270,6 +270,10 @@ func TestLacksFindsFieldsByTheirPaths(t *testing.T) {
 	if at(t, releases.Newest).Lacks(pods, "status", "observedGeneration") {
 		t.Error("the newest release lacks a field")
 	}
+	policies := schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}
+	if at(t, releases.Release(28)).Lacks(policies, "status", "observedGeneration") {
+		t.Error("a release lacks a field that no release has")
+	}
 	budgets := schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}
 	if at(t, releases.Release(16)).Lacks(budgets, "status", "observedGeneration") {
 		t.Error("a release lacks a field of a kind that it does not serve")

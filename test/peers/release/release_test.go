@@ -1,7 +1,7 @@
-// Package release compares what svc serves at release 1.36, by default and with all
-// versions turned on, with the real kube-apiserver of that release: discovery, the fields
-// of the OpenAPI documents, and what both answer to the creation of an object of each
-// kind: defaults, warnings and the columns of its table. It needs the programs that
+// Package release compares what svc serves at releases 1.36 and 1.28, by default and with
+// all versions turned on, with the real kube-apiserver of that release: discovery, the
+// fields of the OpenAPI documents, and what both answer to the creation of an object of
+// each kind: defaults, warnings and the columns of its table. It needs the programs that
 // hack/peers.sh builds.
 package release
 
@@ -33,8 +33,17 @@ import (
 	"svc.dev/svc/test/peers/difference"
 )
 
-// oracle is the release of the real server.
-const oracle = "1.36"
+// oracle is a real server and its release.
+type oracle struct {
+	release, program string
+	// discovery is the version of aggregated discovery that it has.
+	discovery string
+}
+
+var oracles = []oracle{
+	{release: "1.36", program: "kube-apiserver", discovery: "v2"},
+	{release: "1.28", program: "kube-apiserver-1.28", discovery: "v2beta1"},
+}
 
 // zoo has an object of each kind and version.
 var zoo = filepath.Join("..", "..", "spec", "testdata", "zz_generated.zoo.yaml")
@@ -42,6 +51,7 @@ var zoo = filepath.Join("..", "..", "spec", "testdata", "zz_generated.zoo.yaml")
 // server is one of the two.
 type server struct {
 	config *rest.Config
+	oracle oracle
 	// kinds are the resources that it serves, without subresources.
 	kinds map[schema.GroupVersionKind]string
 }
@@ -50,8 +60,14 @@ func TestSvcServesWhatKubeAPIServerServes(t *testing.T) {
 	if os.Getenv("SVC") == "" {
 		t.Skip("it compares the binary that $SVC names with kube-apiserver: run make test-peers-release")
 	}
-	svc, kube := start(t, "--runtime-config=api/all=true")
-	list, err := difference.ReadList("differences.yaml")
+	for _, o := range oracles {
+		t.Run(o.release, func(t *testing.T) { compare(t, o) })
+	}
+}
+
+func compare(t *testing.T, o oracle) {
+	svc, kube := start(t, o, "--runtime-config=api/all=true")
+	list, err := difference.ReadList("differences-" + o.release + ".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +79,7 @@ func TestSvcServesWhatKubeAPIServerServes(t *testing.T) {
 	found["objects"] = between(t, ours.objects, theirs.objects)
 	found["warnings"] = between(t, ours.warnings, theirs.warnings)
 	found["tables"] = between(t, ours.tables, theirs.tables)
-	defaultSvc, defaultKube := start(t)
+	defaultSvc, defaultKube := start(t, o)
 	found["default"] = between(t, defaultSvc.discovery(t), defaultKube.discovery(t))
 	for about, differences := range found {
 		unexplained, obsolete := difference.Check(differences, list[about])
@@ -79,26 +95,21 @@ func TestSvcServesWhatKubeAPIServerServes(t *testing.T) {
 
 // start starts both servers, without controllers and without the admission of service
 // accounts, with further flags.
-func start(t *testing.T, flags ...string) (svc, kube *server) {
+func start(t *testing.T, o oracle, flags ...string) (svc, kube *server) {
 	t.Helper()
-	for _, program := range []string{"kube-apiserver", "etcd"} {
-		if _, err := launch.Peer(program); err != nil {
-			t.Fatal(err)
-		}
-	}
-	k, err := launch.UpKube(t.Context(), t.TempDir(), append([]string{launch.NoServiceAccounts}, flags...)...)
+	k, err := launch.UpKubeOf(t.Context(), t.TempDir(), o.program, append([]string{launch.NoServiceAccounts}, flags...)...)
 	t.Cleanup(k.Stop)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := launch.Up(t.Context(), t.TempDir(), append([]string{
-		"--release=" + oracle, "--controllers=", "--service-cluster-ip-range=10.96.0.0/16", launch.NoServiceAccounts, "--allow-privileged=false",
+		"--release=" + o.release, "--controllers=", "--service-cluster-ip-range=10.96.0.0/16", launch.NoServiceAccounts, "--allow-privileged=false",
 	}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Kill)
-	return &server{config: s.Config}, &server{config: k.Config}
+	return &server{config: s.Config, oracle: o}, &server{config: k.Config, oracle: o}
 }
 
 func (s *server) get(t *testing.T, path, accept string, into any) {
@@ -167,7 +178,7 @@ func presence(is bool) string {
 // discovery returns the resources of all versions, and the order of the versions.
 func (s *server) discovery(t *testing.T) documents {
 	t.Helper()
-	const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	accept := "application/json;g=apidiscovery.k8s.io;v=" + s.oracle.discovery + ";as=APIGroupDiscoveryList"
 	all := documents{}
 	s.kinds = map[schema.GroupVersionKind]string{}
 	for _, root := range []string{"/api", "/apis"} {
