@@ -29,6 +29,20 @@ func newQueue[Request comparable](c clock.WithTicker, name string, limiter workq
 // a controller that stops begins no further sync.
 type draining[Request comparable] struct{ Queue[Request] }
 
+// ShutDown implements workqueue.TypedInterface. It takes out what is left: a controller
+// that stops while it starts has no workers for it, and workqueue_depth would count it
+// as long as the process runs.
+func (d draining[Request]) ShutDown() {
+	d.Queue.ShutDown()
+	for {
+		request, shutdown := d.Queue.Get()
+		if shutdown {
+			return
+		}
+		d.Done(request)
+	}
+}
+
 // Get implements workqueue.TypedInterface.
 func (d draining[Request]) Get() (Request, bool) {
 	for {

@@ -13,6 +13,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
+func TestQueueThatIsShutDownWithoutWorkersIsEmpty(t *testing.T) {
+	q := newQueue(clock.RealClock{}, string(uuid.NewUUID()), workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute), nil)
+	q.Add("first")
+	q.Add("second")
+	q.ShutDown()
+	if n := q.Len(); n != 0 {
+		t.Errorf("the queue has %d requests", n)
+	}
+	if request, shutdown := q.Get(); !shutdown {
+		t.Errorf("the queue hands out %q", request)
+	}
+}
+
 func TestQueueHasWorkqueueMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := string(uuid.NewUUID())

@@ -49,6 +49,9 @@ func contests() []contest {
 		}},
 		{"large", controllerManagers, []measure{
 			{"large", measureLargeScheduling},
+			{"massnamespace", measureMassNamespace},
+			{"masscollect", measureMassCollection},
+			{"masspods", measureMassPods},
 		}},
 		{"scale", apiServers, []measure{
 			{"crds", measureDefinitions},

@@ -30,6 +30,7 @@ type sizes struct {
 	Content      int           // objects of a namespace that is deleted
 	Namespaces   int           // that are deleted at once
 	Dependents   int           // of an owner that is deleted
+	Mass         int           // objects that are deleted while others work
 	Stateful     int           // pods of stateful sets, that are started and rolled
 	CronJobs     int           // that fire at once
 	Autoscalers  int           // whose metric changes
@@ -56,7 +57,7 @@ func fullSizes() sizes {
 		ListPods:   10_000, Lists: 11,
 		Watchers: []int{100, 1_000}, Events: 500, EventPause: 100 * time.Millisecond,
 		MemoryPods: 50_000, MemorySettle: 10 * time.Second,
-		Nodes: 1_000, LargeNodes: 5_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Namespaces: 1_000, Dependents: 50_000,
+		Nodes: 1_000, LargeNodes: 5_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Namespaces: 1_000, Dependents: 50_000, Mass: 100_000,
 		Stateful: 1_000, CronJobs: 500, Autoscalers: 200, Claims: 5_000, Preemptors: 250,
 		AgentPods: []int{10, 50}, AgentStarts: 20, AgentBurst: 20,
 		CrowdNodes: 1_000, CrowdPods: 10_000, Crowd: time.Minute,
@@ -74,7 +75,7 @@ func quickSizes() sizes {
 		ListPods:   1_000, Lists: 3,
 		Watchers: []int{100, 1_000}, Events: 10, EventPause: 100 * time.Millisecond,
 		MemoryPods: 2_000, MemorySettle: time.Second,
-		Nodes: 100, LargeNodes: 500, Scheduled: 500, Deployments: 10, Content: 1_000, Namespaces: 50, Dependents: 2_000,
+		Nodes: 100, LargeNodes: 500, Scheduled: 500, Deployments: 10, Content: 1_000, Namespaces: 50, Dependents: 2_000, Mass: 2_000,
 		Stateful: 100, CronJobs: 50, Autoscalers: 20, Claims: 200, Preemptors: 20,
 		AgentPods: []int{5}, AgentStarts: 5, AgentBurst: 5,
 		CrowdNodes: 100, CrowdPods: 1_000, Crowd: 5 * time.Second,
