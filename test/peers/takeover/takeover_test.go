@@ -43,6 +43,9 @@ var controllers = []taken{
 	{"persistentvolume-binder", "persistentvolume-binder-controller"},
 	{"nodelifecycle", "node-lifecycle-controller"},
 	{"resourcequota", "resourcequota-controller"},
+	{"replicationcontroller", "replicationcontroller-controller"},
+	{"serviceaccount", "serviceaccount-controller"},
+	{"ttl-after-finished", "ttl-after-finished-controller"},
 	{"scheduler", "kube-scheduler"},
 }
 

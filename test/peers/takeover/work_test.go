@@ -31,13 +31,17 @@ const (
 	webReplicas = 4
 	dbReplicas  = 3
 	completions = 6
+	// oldReplicas is the number of pods of the replication controller, which has one more
+	// in every other round.
+	oldReplicas = 2
 	// volumeClass is that of the volumes of the stateful set.
 	volumeClass = "takeover"
 )
 
 // work is the workloads: a deployment with a service and a disruption budget, a stateful
-// set with claims, a daemon set, a cron job, and in each round a job, a namespace and an
-// owner that are deleted, and pods that count in a quota.
+// set with claims, a daemon set, a cron job, a replication controller, and in each round a
+// job, one that is deleted once it has finished, a namespace that stays, one and an owner
+// that are deleted, and objects that count in a quota.
 type work struct {
 	client kubernetes.Interface
 	seen   *record
@@ -126,6 +130,11 @@ func (w *work) begin(ctx context.Context) error {
 	}}, create); err != nil {
 		return err
 	}
+	if _, err := w.client.CoreV1().ReplicationControllers(place).Create(ctx, &corev1.ReplicationController{ObjectMeta: meta("old"), Spec: corev1.ReplicationControllerSpec{
+		Replicas: ptr.To(int32(oldReplicas)), Selector: selects("old").MatchLabels, Template: ptr.To(template("old", 0)),
+	}}, create); err != nil {
+		return err
+	}
 	_, err := w.client.BatchV1().CronJobs(place).Create(ctx, &batchv1.CronJob{ObjectMeta: meta("tick"), Spec: batchv1.CronJobSpec{
 		Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: ending("tick")}},
 	}}, create)
@@ -183,12 +192,65 @@ func (w *work) change(ctx context.Context) error {
 	if err := w.client.CoreV1().ConfigMaps(place).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
 		return err
 	}
-	return w.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+	if err := w.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	return w.changeMore(ctx)
+}
+
+// changeMore changes what the smaller controllers work on.
+func (w *work) changeMore(ctx context.Context) error {
+	var create metav1.CreateOptions
+	if _, err := w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta(w.kept())}, create); err != nil {
+		return err
+	}
+	if _, err := w.client.BatchV1().Jobs(place).Create(ctx, &batchv1.Job{ObjectMeta: meta(w.brief()), Spec: batchv1.JobSpec{
+		TTLSecondsAfterFinished: ptr.To(int32(0)), Template: ending("job"),
+	}}, create); err != nil {
+		return err
+	}
+	_, err := w.client.CoreV1().ReplicationControllers(place).Patch(ctx, "old", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, w.oldReplicas()), metav1.PatchOptions{})
+	return err
+}
+
+// kept is the namespace of the round that stays, and brief its job that is deleted once it
+// has finished.
+func (w *work) kept() string  { return fmt.Sprintf("kept-%d", w.round) }
+func (w *work) brief() string { return fmt.Sprintf("brief-%d", w.round) }
+
+func (w *work) oldReplicas() int { return oldReplicas + w.round%2 }
+
+// changedMore checks what the smaller controllers have done.
+func (w *work) changedMore(ctx context.Context) error {
+	old, err := w.client.CoreV1().ReplicationControllers(place).Get(ctx, "old", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	made, want := w.seen.count("Pod", "old"), oldReplicas+(w.round+1)/2
+	if old.Status.ObservedGeneration != old.Generation || int(old.Status.Replicas) != w.oldReplicas() || int(old.Status.ReadyReplicas) != w.oldReplicas() || made != want {
+		return fmt.Errorf("the replication controller has had %d pods, want %d: %+v", made, want, old.Status)
+	}
+	if w.round == 0 {
+		return nil
+	}
+	if _, err := w.client.CoreV1().ServiceAccounts(w.kept()).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+		return err
+	}
+	switch _, err := w.client.BatchV1().Jobs(place).Get(ctx, w.brief(), metav1.GetOptions{}); {
+	case err == nil:
+		return fmt.Errorf("the job %s is there", w.brief())
+	case !apierrors.IsNotFound(err):
+		return err
+	}
+	if got := w.seen.count("Pod", w.brief()); got != 1 {
+		return fmt.Errorf("the job %s has had %d pods, want one", w.brief(), got)
+	}
+	return nil
 }
 
 // complete returns what is missing in the round, or what was done twice.
 func (w *work) complete(ctx context.Context) error {
-	for _, check := range []func(context.Context) error{w.rolled, w.ran, w.serves, w.deleted, w.counted} {
+	for _, check := range []func(context.Context) error{w.rolled, w.ran, w.serves, w.deleted, w.counted, w.changedMore} {
 		if err := check(ctx); err != nil {
 			return err
 		}
