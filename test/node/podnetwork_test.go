@@ -210,6 +210,11 @@ var _ = Describe("two machines with a router between them", func() {
 		machines := map[string]*joining{}
 		for _, name := range []string{"svcvxa", "svcvxb"} {
 			address := otherMachine(ctx, name) // on a network of its own: this machine is the router
+			cgroup := fmt.Sprintf("svct%08x", rand.Uint32())
+			Expect(launch.MakeCgroup(cgroup)).To(Succeed())
+			DeferCleanup(func() { // after the reset, by which pods end
+				Eventually(func() error { return launch.RemoveCgroup(cgroup) }).Should(Succeed())
+			})
 			m := newJoining(name, name)
 			// Agents on one machine need directories of logs of their own.
 			Expect(os.MkdirAll(m.etc, 0o700)).To(Succeed())
@@ -222,9 +227,6 @@ readOnlyPort: 0
 rotateCertificates: true
 serverTLSBootstrap: true
 podLogsDir: `+filepath.Join(m.etc, "logs")+"\n"), 0o600)).To(Succeed())
-			cgroup := fmt.Sprintf("svct%08x", rand.Uint32())
-			Expect(launch.MakeCgroup(cgroup)).To(Succeed())
-			DeferCleanup(func() { Expect(launch.RemoveCgroup(cgroup)).To(Succeed()) })
 			m.join(ctx, "--node-ip="+address, "--pod-network=vxlan", "--cgroup-root=/"+cgroup)
 			m.approve(ctx)
 			for _, image := range images {

@@ -254,7 +254,7 @@ func (n network) throughput(t *testing.T, o objects) float64 {
 	send := func(address string) float64 {
 		const size = 256 << 20
 		var c net.Conn
-		must(t, n.pod.in(func() (err error) { c, err = net.Dial("tcp4", address); return err }))
+		must(t, n.pod.in(func() (err error) { c, err = (&net.Dialer{}).DialContext(t.Context(), "tcp4", address); return err }))
 		defer c.Close()
 		began, block := time.Now(), make([]byte, 1<<18)
 		for range size / len(block) {
