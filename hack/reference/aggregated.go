@@ -120,8 +120,9 @@ func clusterRules() (string, error) {
 }
 
 // machineRole returns the manifest of the role of the machines of the fleet and of what
-// grants it to those that join by a token of the host: Kubernetes' roles of nodes and the rules of network policies, in
-// the names of the domain but for requests of certificates, which are the host's, and the fleet's address.
+// grants it to those that join by a token of the host: Kubernetes' roles of nodes and the
+// rules of network policies, in the names of the domain but for requests of certificates,
+// which are the host's, and the fleet's address.
 func machineRole() (string, error) {
 	names, err := groupdomain.New(groupDomain)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -207,12 +206,6 @@ func (s *Server) patch(key string, old Object, req Request) (any, error) {
 	if o.GetUID() != old.GetUID() {
 		return nil, apierrors.NewConflict(schema.GroupResource{Resource: req.Resource}, req.Name,
 			fmt.Errorf("the UID in the precondition is %s, that of the object %s", o.GetUID(), old.GetUID()))
-	}
-	if s.drop != nil {
-		s.drop(o)
-	}
-	if apiequality.Semantic.DeepEqual(o, old) {
-		return old, nil
 	}
 	s.keep(key, o, "MODIFIED")
 	return o, nil

@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -233,10 +234,13 @@ func empty(resource string) Object {
 	}
 }
 
-// keep stores an object with a new version and notifies watches.
+// keep stores an object with a new version and notifies watches, unless nothing has changed.
 func (s *Server) keep(key string, o Object, kind string) {
 	if s.drop != nil {
 		s.drop(o)
+	}
+	if apiequality.Semantic.DeepEqual(o, s.objects[key]) {
+		return
 	}
 	s.version++
 	o.SetResourceVersion(strconv.FormatInt(s.version, 10))

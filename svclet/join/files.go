@@ -41,17 +41,7 @@ func (f Files) Joined() bool {
 
 // configuration is that of a node whose server authenticates and authorizes clients by
 // the API server, and whose certificates are renewed.
-const configuration = `apiVersion: svclet.config.k8s.io/v1beta1
-kind: SvcletConfiguration
-authentication:
-  anonymous: {enabled: false}
-  webhook: {enabled: true}
-  x509: {clientCAFile: ca.crt}
-authorization: {mode: Webhook}
-readOnlyPort: 0
-rotateCertificates: true
-serverTLSBootstrap: true
-`
+const configuration = fleetConfiguration + "serverTLSBootstrap: true\n"
 
 // connectedConfiguration is that of a node that connects as the user of a connection file:
 // no certificate authority of the cluster knows it.

@@ -56,9 +56,9 @@ type entry struct {
 	since time.Time
 	// api is the pod, or its mirror, in the API server, or nil.
 	api *corev1.Pod
-	// written is the last want that was written, and stored the status that the API
-	// server returned for it. It may differ in more than what other writers set: the
-	// server may normalize it, or be of a release that lacks some fields.
+	// written is the last want that the API server has, and stored its status with it. It
+	// may differ in more than what other writers set: the server may normalize it, or be
+	// of a release that lacks some fields.
 	written, stored *corev1.PodStatus
 	// settled reports that want has been compared with api, and written.
 	settled             bool
@@ -192,7 +192,7 @@ func (m *Manager) Observed(pod *corev1.Pod) {
 			// It is older than the last write.
 			return
 		case err == nil && order == 0:
-			e.api = pod
+			e.observe(pod)
 			return
 		}
 	}
@@ -200,6 +200,14 @@ func (m *Manager) Observed(pod *corev1.Pod) {
 	e.settled = false
 	m.end(e)
 	m.enqueue(e)
+}
+
+// observe replaces the pod in the API server by another copy of it. Only one is kept.
+func (e *entry) observe(pod *corev1.Pod) {
+	if e.stored == &e.api.Status {
+		e.stored = &pod.Status
+	}
+	e.api = pod
 }
 
 // Gone records that a pod, or a mirror pod, was removed from the API server.

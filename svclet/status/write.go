@@ -76,7 +76,7 @@ func (e *entry) next() request {
 		if !same(&e.api.Status, merged) && (e.written != e.want || !same(&e.api.Status, e.stored)) {
 			return patchStatus(e.api, merged)
 		}
-		e.settled = true
+		e.settled, e.written, e.stored = true, e.want, &e.api.Status
 		e.since = time.Time{}
 	}
 	if e.finished && e.api.DeletionTimestamp != nil && podspec.IsTerminal(e.api.Status.Phase) && !isMirror(e.api) {

@@ -198,26 +198,38 @@ func complete(ctx context.Context, c *client, path string) (bool, error) {
 
 // measureNamespace deletes a namespace of ConfigMaps.
 func measureNamespace(ctx context.Context, t *trial) error {
+	return t.deleteNamespace(ctx, "namespace of ConfigMaps deleted", contentNamespace, configMapKind(), t.sizes.Content, t.recordRemoval)
+}
+
+// removal measures a removal of n objects and records it by a name.
+type removal func(ctx context.Context, c *client, name string, n int, remove func() error) error
+
+// recordRemoval is a removal while nothing else happens.
+func (t *trial) recordRemoval(_ context.Context, _ *client, name string, n int, remove func() error) error {
+	work, err := t.work(remove)
+	if err != nil {
+		return err
+	}
+	t.recordWork(name, n, work)
+	return nil
+}
+
+// deleteNamespace creates objects in a namespace, and measures its deletion.
+func (t *trial) deleteNamespace(ctx context.Context, name, namespace string, k kind, objects int, measured removal) error {
 	clients, err := t.clients(ctx, 64)
 	if err != nil {
 		return err
 	}
 	defer closeAll(clients)
-	if err := t.namespace(ctx, clients[0], contentNamespace); err != nil {
+	if err := t.namespace(ctx, clients[0], namespace); err != nil {
 		return err
 	}
-	k := configMapKind()
-	if _, err := t.load(ctx, clients, t.sizes.Content, func(ctx context.Context, c *client, i int) error {
-		return c.do(ctx, k.create(contentNamespace, fmt.Sprintf("content-%06d", i), 0))
+	if _, err := t.load(ctx, clients, objects, func(ctx context.Context, c *client, i int) error {
+		return c.do(ctx, k.create(namespace, fmt.Sprintf("content-%06d", i), 0))
 	}); err != nil {
 		return err
 	}
-	work, err := t.work(func() error { return t.removeNamespace(ctx, clients[0], contentNamespace) })
-	if err != nil {
-		return err
-	}
-	t.recordWork("namespace of ConfigMaps deleted", t.sizes.Content, work)
-	return nil
+	return measured(ctx, clients[0], name, objects, func() error { return t.removeNamespace(ctx, clients[0], namespace) })
 }
 
 // removeNamespace deletes a namespace and waits until it is gone.
@@ -241,6 +253,12 @@ func gone(ctx context.Context, c *client, path string) (bool, error) {
 
 // measureCollection deletes the owner of many ConfigMaps.
 func measureCollection(ctx context.Context, t *trial) error {
+	return t.collect(ctx, "dependents collected", t.sizes.Dependents, t.recordRemoval)
+}
+
+// collect creates an owner and its dependents, and measures the deletion of the owner until
+// the dependents are collected.
+func (t *trial) collect(ctx context.Context, name string, dependents int, measured removal) error {
 	clients, err := t.clients(ctx, 64)
 	if err != nil {
 		return err
@@ -249,26 +267,22 @@ func measureCollection(ctx context.Context, t *trial) error {
 	if err := t.namespace(ctx, clients[0], collectNamespace); err != nil {
 		return err
 	}
-	// Once the dependents of the first owner are collected, the collector has
-	// observed those of the second.
-	for _, owner := range []struct {
-		name       string
-		dependents int
-	}{{"many", t.sizes.Dependents}, {"few", 1}} {
-		if err := t.own(ctx, clients, owner.name, owner.dependents); err != nil {
-			return err
-		}
+	// Once the dependents of the second owner are collected, the collector has
+	// observed those of the first.
+	if err := t.own(ctx, clients, "many", dependents); err != nil {
+		return err
+	}
+	if err := t.own(ctx, clients, "few", 1); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
 	if err := disown(ctx, clients[0], "few"); err != nil {
 		return err
 	}
-	work, err := t.work(func() error { return disown(ctx, clients[0], "many") })
-	if err != nil {
+	if err := measured(ctx, clients[0], name, dependents, func() error { return disown(ctx, clients[0], "many") }); err != nil {
 		return err
 	}
-	t.recordWork("dependents collected", t.sizes.Dependents, work)
 	return t.removeNamespace(ctx, clients[0], collectNamespace)
 }
 

@@ -1,12 +1,14 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -85,14 +87,15 @@ func (l *requests) end() (answered int64, err error) {
 }
 
 var _ = Describe("a service under load", func() {
-	// LOAD=500 is how many requests a second there are.
-	rate := 50
-	if text := os.Getenv("LOAD"); text != "" {
-		_, _ = fmt.Sscan(text, &rate)
-	}
+	var rate int
 	var s space
 	var url string
 	BeforeEach(func(ctx SpecContext) {
+		// LOAD=500 is how many requests a second there are.
+		var err error
+		rate, err = strconv.Atoi(cmp.Or(os.Getenv("LOAD"), "50"))
+		Expect(err).NotTo(HaveOccurred(), "LOAD")
+		Expect(rate).To(BeNumerically(">", 0), "LOAD")
 		s = newSpace(ctx)
 		// A pod serves for ten seconds after it was told to end: until no node sends it
 		// connections any more.

@@ -76,8 +76,8 @@ func Read(t *testing.T, k *resource.Kind, file string) runtime.Object {
 	return obj
 }
 
-// wideTable renders the wide table of an object at the newest release. A time is shown as such and not
-// as the time since then.
+// wideTable renders the wide table of an object at the newest release. A time is shown as
+// such and not as the time since then.
 func wideTable(k *resource.Kind, obj runtime.Object) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', tabwriter.DiscardEmptyColumns)

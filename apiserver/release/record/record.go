@@ -75,9 +75,9 @@ func decide(last *release.Release, r release.Release) step {
 	return examine
 }
 
-// Check decides whether the server's release may serve the stored objects, and makes it that
-// of the record, or returns a Refusal. Other
-// errors are those of etcd; the caller tries again.
+// Check decides whether the server's release may serve the stored objects, and makes it
+// that of the record, or returns a Refusal. Other errors are those of etcd; the caller tries
+// again.
 //
 // The record does not follow one step back, so that a second one is examined.
 func (k *Keeper) Check(ctx context.Context) error {

@@ -197,12 +197,11 @@ func (s *server) discovery(t *testing.T) documents {
 						s.kinds[gv.WithKind(r.ResponseKind.Kind)] = r.Resource
 					}
 					r.Verbs = slices.Sorted(slices.Values(r.Verbs))
-					slices.SortFunc(r.Subresources, func(a, b apidiscoveryv2.APISubresourceDiscovery) int {
-						return strings.Compare(a.Subresource, b.Subresource)
-					})
-					for i := range r.Subresources {
-						slices.Sort(r.Subresources[i].Verbs)
+					for _, sub := range r.Subresources {
+						slices.Sort(sub.Verbs)
+						all[gv.String()+" "+r.Resource+"/"+sub.Subresource] = sub
 					}
+					r.Subresources = nil
 					all[gv.String()+" "+r.Resource] = r
 				}
 			}
