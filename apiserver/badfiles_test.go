@@ -169,3 +169,60 @@ func startWith(t *testing.T, args []string) error {
 	_, err = apiserver.New(o)
 	return err
 }
+
+func TestAWrongFieldOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
+	const admission = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	for _, test := range []struct{ name, flag, content, want string }{
+		{"absent in an audit policy", "audit-policy-file", // an unknown one is a warning, as it is for Kubernetes
+			"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: None\n- levels: None\n", `line 5: rules[1].level: Required value`},
+		{"invalid in an audit policy", "audit-policy-file",
+			"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: None\n- level: Loud\n", `line 5: rules[1].level: Unsupported value: "Loud"`},
+		{"of another type in an audit policy", "audit-policy-file",
+			"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: None\n- level: None\n  users: bob\n", `line 6: json: cannot unmarshal string`},
+		{"unknown in an authentication configuration", "authentication-config",
+			"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    uri: x\n", `line 5: unknown field "jwt[0].issuer.uri"`},
+		{"invalid in an authentication configuration", "authentication-config",
+			"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: http://x\n    audiences: [a]\n  claimMappings:\n    username: {claim: sub, prefix: ''}\n",
+			`line 5: jwt[0].issuer.url: Invalid value: "http://x"`},
+		{"absent in an authorization configuration", "authorization-config",
+			"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n  name: rbac\n- type: Node\n", "line 6: authorizers[1].name: Required value"},
+		{"invalid in an authorization configuration", "authorization-config",
+			"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- name: a\n  type: Magic\n", `line 5: authorizers[0].type: Unsupported value: "Magic"`},
+		{"invalid in an encryption configuration", "encryption-provider-config",
+			"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n  - aescbc:\n      keys:\n      - name: a\n        secret: '!'\n",
+			"line 9: resources[0].providers[0].aescbc.keys[0].secret: Invalid value"},
+		{"unknown in an admission configuration", "admission-control-config-file",
+			admission + "- name: EventRateLimit\n  file: x\n", `line 5: unknown field "plugins[0].file"`},
+		{"a file that an admission configuration names", "admission-control-config-file",
+			admission + "- name: PodSecurity\n  path: nowhere.yaml\n", "line 5: plugins[0].path: open "},
+		{"unknown in the configuration of an admission plugin", "admission-control-config-file",
+			admission + "- name: PodNodeSelector\n- name: PodSecurity\n  configuration:\n    apiVersion: pod-security.admission.config.k8s.io/v1\n    kind: PodSecurityConfiguration\n    defaults: {}\n    exempt: {}\n",
+			`line 10: unknown field "exempt"`},
+		{"invalid in the configuration of an admission plugin", "admission-control-config-file",
+			admission + "- name: EventRateLimit\n  configuration:\n    apiVersion: eventratelimit.admission.k8s.io/v1alpha1\n    kind: Configuration\n    limits:\n    - type: Server\n      qps: 0\n      burst: 1\n",
+			"line 10: limits[0].qps: Invalid value"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			if err := os.WriteFile(file, []byte(test.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"--" + test.flag + "=" + file}
+			if test.flag == "admission-control-config-file" {
+				args = append(args, "--enable-admission-plugins=EventRateLimit,PodNodeSelector")
+			}
+			err := startWith(t, args)
+			if err == nil {
+				t.Fatal("the file was accepted")
+			}
+			for _, want := range []string{"--" + test.flag, file, test.want} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%s\ndoes not name %s", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error has several lines: %s", err)
+			}
+		})
+	}
+}

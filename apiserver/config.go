@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/healthz"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
@@ -23,6 +25,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"svc.dev/svc/apiserver/admission/escalation"
+	"svc.dev/svc/apiserver/admission/pluginconfig"
 	"svc.dev/svc/apiserver/admission/serviceaccount"
 
 	"svc.dev/svc/apiserver/gates"
@@ -77,7 +80,7 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 		return nil, err
 	}
 	if err := o.Audit.ApplyTo(&config.Config); err != nil {
-		return nil, fmt.Errorf("audit: %w; see --audit-policy-file=%s and --audit-webhook-config-file=%s", err, o.Audit.PolicyFile, o.Audit.WebhookOptions.ConfigFile)
+		return nil, fmt.Errorf("audit: %w; see %s", err, strings.Join(auditFlags(o.Audit), " and "))
 	}
 	if config.AuditBackend != nil {
 		config.AuditBackend = c.deprecatedLater.Audit(config.AuditBackend)
@@ -89,6 +92,18 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 		config.FlowControl = utilflowcontrol.New(c.clients.informers, c.clients.typed.FlowcontrolV1(), o.Requests.MaxInFlight+o.Requests.MaxMutatingInFlight)
 	}
 	return config, nil
+}
+
+// auditFlags returns the flags of the backends of the audit, as they are set.
+func auditFlags(audit *genericoptions.AuditOptions) []string {
+	var set []string
+	if path := audit.LogOptions.Path; path != "" {
+		set = append(set, "--audit-log-path="+path)
+	}
+	if file := audit.WebhookOptions.ConfigFile; file != "" {
+		set = append(set, "--audit-webhook-config-file="+file)
+	}
+	return set
 }
 
 // liveEtcd is the check of etcd in /livez (document 2, section 4, rule 5). A server
@@ -172,7 +187,10 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 	webhooks := webhookinit.NewPluginInitializer(webhookAuth, c.clients.services)
 	if err := admission.ApplyTo(&config.Config, c.clients.informers, c.clients.typed, dynamicClient,
 		utilfeature.DefaultFeatureGate, release.Internal(), webhooks); err != nil {
-		return fmt.Errorf("admission: %w; see --enable-admission-plugins and --admission-control-config-file=%s", err, c.options.Admission.ConfigFile)
+		if file := c.options.Admission.ConfigFile; file != "" {
+			return pluginconfig.Explain(file, err)
+		}
+		return fmt.Errorf("admission: %w; see --enable-admission-plugins and --admission-control-config-file", err)
 	}
 	if c.hosted != nil {
 		config.AdmissionControl = groupdomain.NameReviews(config.AdmissionControl)

@@ -16,6 +16,7 @@ import (
 	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
 
 	"svc.dev/svc/apiserver/yamldoc"
+	"svc.dev/svc/internal/configlines"
 )
 
 // The modes of authorization.
@@ -152,12 +153,12 @@ func readFile(file string) (listed []authzconfig.AuthorizerConfiguration, conten
 	}
 	configuration, err := load.LoadFromData(data)
 	if err != nil {
-		return nil, "", fmt.Errorf("--authorization-config: %s: %w", file, err)
+		return nil, "", fmt.Errorf("--authorization-config: %s: %w", file, configlines.Explain(data, err))
 	}
 	errs := validation.ValidateAuthorizationConfiguration(authorizationcel.NewDefaultCompiler(), nil, configuration,
 		sets.New(Modes()...), sets.New(Webhook))
 	if len(errs) > 0 {
-		return nil, "", fmt.Errorf("--authorization-config: %s: %w", file, errs.ToAggregate())
+		return nil, "", fmt.Errorf("--authorization-config: %s: %w", file, configlines.Explain(data, errs.ToAggregate()))
 	}
 	return configuration.Authorizers, string(data), nil
 }

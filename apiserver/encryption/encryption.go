@@ -7,12 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig/metrics"
 	"k8s.io/apiserver/pkg/storage/value"
+
+	"svc.dev/svc/internal/configlines"
 )
 
 // Config is the configuration of encryption.
@@ -53,6 +56,9 @@ func Open(config Config, serverID string) (*Encryption, error) {
 	loaded, err := encryptionconfig.LoadEncryptionConfig(ctx, config.File, config.Reload, serverID)
 	if err != nil {
 		cancel()
+		if content, unreadable := os.ReadFile(config.File); unreadable == nil {
+			err = configlines.Explain(content, err)
+		}
 		return nil, fmt.Errorf("--encryption-provider-config: %s: %w", config.File, err)
 	}
 	metrics.RecordEncryptionConfigLastConfigInfo(serverID, loaded.EncryptionFileContentHash)

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/csv"
 	"errors"
@@ -10,9 +11,12 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiserver/pkg/audit/policy"
 	"k8s.io/client-go/util/cert"
 
+	"svc.dev/svc/apiserver/admission/pluginconfig"
 	"svc.dev/svc/apiserver/yamldoc"
+	"svc.dev/svc/internal/configlines"
 )
 
 // validateFiles returns the errors of flags that name files: one for each file, which
@@ -47,7 +51,9 @@ func (o *Options) validateFiles() []error {
 		{"authentication-config", a.ConfigFile, yamldoc.Check},
 		{"authentication-token-webhook-config-file", a.Webhook.ConfigFile, yamldoc.Check},
 		{"encryption-provider-config", o.Encryption.File, yamldoc.Check},
-		{"admission-control-config-file", o.Admission.ConfigFile, yamldoc.Check},
+		{"admission-control-config-file", o.Admission.ConfigFile, func(content []byte) error {
+			return cmp.Or(yamldoc.Check(content), pluginconfig.Check(o.Admission.ConfigFile, content))
+		}},
 		{"service-account-signing-key-file", o.ServiceAccounts.SigningKeyFile, unchecked},
 	} {
 		errs = append(errs, validateFile(f.flag, f.file, f.check)...)
@@ -61,7 +67,7 @@ func (o *Options) validateFiles() []error {
 
 // validateAudit returns the errors of the files of the audit.
 func (o *Options) validateAudit() []error {
-	errs := validateFile("audit-policy-file", o.Audit.PolicyFile, yamldoc.Check)
+	errs := validateFile("audit-policy-file", o.Audit.PolicyFile, auditPolicy)
 	errs = append(errs, validateFile("audit-webhook-config-file", o.Audit.WebhookOptions.ConfigFile, yamldoc.Check)...)
 	if len(errs) > 0 || o.Audit.PolicyFile != "" {
 		return errs
@@ -117,6 +123,15 @@ func validateFile(flag, file string, check func(content []byte) error) []error {
 
 // unchecked is the check of files whose content is checked where it is used.
 func unchecked([]byte) error { return nil }
+
+// auditPolicy checks an audit policy.
+func auditPolicy(content []byte) error {
+	if err := yamldoc.Check(content); err != nil {
+		return err
+	}
+	_, err := policy.LoadPolicyFromBytes(content)
+	return configlines.Explain(content, err)
+}
 
 // certificates checks a PEM file of certificates.
 func certificates(content []byte) error {

@@ -5,9 +5,15 @@ package pluginconfig
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"regexp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/internal/configlines"
 )
 
 // Read reads a plugin's configuration into a value. It leaves the value as it is if
@@ -40,4 +46,69 @@ func ReadKind(plugin string, file io.Reader, into any, given *metav1.TypeMeta, w
 		return fmt.Errorf("configuration of %s: unsupported kind %s of apiVersion %s: must be %s of %s", plugin, given.Kind, given.APIVersion, want.Kind, want.APIVersion)
 	}
 	return nil
+}
+
+// Check returns an error unless the files that an AdmissionConfiguration names can be read:
+// the library would end the process. file is the name of the configuration, to whose
+// directory their names are relative.
+func Check(file string, content []byte) error {
+	configuration := listed(content)
+	for i, plugin := range configuration.Plugins {
+		if plugin.Path == "" || plugin.Configuration != nil {
+			continue
+		}
+		if _, err := os.ReadFile(located(file, plugin.Path)); err != nil {
+			return configlines.Explain(content, fmt.Errorf("plugins[%d].path: %w; name a file that the server can read", i, err))
+		}
+	}
+	return nil
+}
+
+// named is the beginning of the errors of plugins.
+var named = regexp.MustCompile(`configuration of (\w+): `)
+
+// Explain returns an error that says what the plugins' error says, and in which line of
+// which file. file is the name of the AdmissionConfiguration.
+func Explain(file string, err error) error {
+	content, unreadable := os.ReadFile(file)
+	if unreadable != nil {
+		return err
+	}
+	of := named.FindStringSubmatch(err.Error())
+	if of == nil {
+		return fmt.Errorf("--admission-control-config-file: %s: %w", file, configlines.Explain(content, err))
+	}
+	for i, plugin := range listed(content).Plugins {
+		if plugin.Name != of[1] {
+			continue
+		}
+		if plugin.Path != "" && plugin.Configuration == nil {
+			file = located(file, plugin.Path)
+			if content, unreadable = os.ReadFile(file); unreadable == nil {
+				err = configlines.Explain(content, err)
+			}
+		} else if whole, unreadable := configlines.Parse(content); unreadable == nil {
+			if part, found := whole.Part(fmt.Sprintf("plugins[%d].configuration", i)); found {
+				err = part.Explain(err)
+			}
+		}
+		break
+	}
+	return fmt.Errorf("--admission-control-config-file: %s: %w", file, err)
+}
+
+// listed returns the plugins of a configuration; of one that is invalid, those that it
+// could read. The library decodes it strictly.
+func listed(content []byte) apiserverv1.AdmissionConfiguration {
+	var configuration apiserverv1.AdmissionConfiguration
+	_ = yaml.Unmarshal(content, &configuration)
+	return configuration
+}
+
+// located returns the name of a file that a configuration names.
+func located(configuration, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(configuration), name)
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 	"k8s.io/utils/clock"
+
+	"svc.dev/svc/internal/configlines"
 )
 
 // Config is what an Authenticator is made with.
@@ -57,7 +59,7 @@ type issuers struct {
 func New(config Config) (*Authenticator, error) {
 	a := &Authenticator{config: config, compiler: authenticationcel.NewDefaultCompiler()}
 	if err := validate(config.Initial, a.compiler, config.OwnIssuers); err != nil {
-		return nil, err
+		return nil, configlines.Explain(config.Content, err)
 	}
 	a.lifetime, a.end = context.WithCancel(context.Background())
 	first, err := a.issuersOf(config.Initial)

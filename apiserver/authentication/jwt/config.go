@@ -17,6 +17,8 @@ import (
 	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/internal/configlines"
 )
 
 // Flags are the flags --oidc-*, which describe one issuer.
@@ -73,7 +75,7 @@ func Parse(content []byte) (*apiserver.AuthenticationConfiguration, error) {
 	codecs := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
 	decoded, err := runtime.Decode(codecs.UniversalDecoder(), content)
 	if err != nil {
-		return nil, err
+		return nil, configlines.Explain(content, err)
 	}
 	config, ok := decoded.(*apiserver.AuthenticationConfiguration)
 	if !ok {

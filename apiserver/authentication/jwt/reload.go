@@ -13,6 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/server/options/authenticationconfig/metrics"
 	"k8s.io/apiserver/pkg/util/filesystem"
 	"k8s.io/klog/v2"
+
+	"svc.dev/svc/internal/configlines"
 )
 
 const (
@@ -79,7 +81,7 @@ func (a *Authenticator) use(ctx context.Context, content []byte) (retry bool, er
 		return false, errors.New("anonymous: it cannot change while the server runs; restart the server")
 	}
 	if err := validate(config, a.compiler, a.config.OwnIssuers); err != nil {
-		return false, err
+		return false, configlines.Explain(content, err)
 	}
 	next, err := a.issuersOf(config)
 	if err != nil {

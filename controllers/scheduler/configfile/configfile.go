@@ -18,6 +18,7 @@ import (
 	"svc.dev/svc/controllers/scheduler/decision"
 	"svc.dev/svc/controllers/scheduler/extender"
 	"svc.dev/svc/controllers/scheduler/queue"
+	"svc.dev/svc/internal/configlines"
 )
 
 // Config is what a file configures.
@@ -51,18 +52,18 @@ func Read(name string) (*Config, []error) {
 
 // parse returns a configuration, or errors that begin with ":", the line and ": ".
 func parse(data []byte) (*Config, []error) {
-	lines, err := newLines(data)
+	file, err := configlines.Parse(data)
 	if err != nil {
 		return nil, []error{fmt.Errorf(": %w", err)}
 	}
 	decoded, err := decode(data)
 	if err != nil {
-		return nil, lines.decoding(err)
+		return nil, decoding(file, err)
 	}
 	p := &parser{}
 	config := p.config(decoded)
 	if len(p.errs) > 0 {
-		return nil, lines.fields(p.errs)
+		return nil, fields(file, p.errs)
 	}
 	return config, nil
 }

@@ -240,7 +240,7 @@ func join(ctx context.Context, m *launch.Machine, node string) *launch.Agent {
 	files := svcletjoin.Files{Dir: filepath.Join(m.Dir, "joined")}
 	Expect(files.Write(kube.Config.Host+fleetPath, strings.TrimSpace(string(token)), certificate)).To(Succeed())
 
-	agent := newAgent(m, node, launch.Cluster{Server: kube.Config.Host + fleetPath, Authority: authority}, "--bootstrap-svcconfig="+files.Bootstrap())
+	agent := newAgent(m, node, launch.Cluster{Server: kube.Config.Host + fleetPath, Authority: authority}, "--bootstrap-svcconfig="+files.Bootstrap(), "--network-policy")
 	Expect(os.Remove(filepath.Join(m.Dir, "connection"))).To(Succeed())
 	start(agent)
 	var request string
