@@ -37,8 +37,12 @@ var daemonSets = resource.Type[*appsv1.DaemonSet]{
 	PrepareCreate: func(_ context.Context, _ *resource.Env, ds *appsv1.DaemonSet) {
 		setTemplateGeneration(ds, max(templateGeneration(ds), 1))
 	},
-	PrepareUpdate:  countTemplateChange,
-	Status:         true,
+	PrepareUpdate: countTemplateChange,
+	Status:        true,
+	// A status without the annotation, as of a writer that sends the status alone, keeps it.
+	PrepareStatus: func(_ *resource.Env, ds, old *appsv1.DaemonSet) {
+		setTemplateGeneration(ds, templateGeneration(old))
+	},
 	ValidateStatus: validateDaemonSetStatus,
 	Columns: slices.Concat(
 		[]resource.Column[*appsv1.DaemonSet]{

@@ -82,6 +82,19 @@ func TestDaemonSetCountsTemplates(t *testing.T) {
 	}
 }
 
+func TestAStatusKeepsTheTemplateGeneration(t *testing.T) {
+	old := validDaemonSet(t)
+	daemonSets.PrepareCreate(t.Context(), nil, old)
+	for _, annotations := range []map[string]string{nil, {"deprecated.daemonset.template.generation": "7", "other": "kept"}} {
+		written := old.DeepCopy()
+		written.Annotations = annotations
+		daemonSets.PrepareStatus(nil, written, old)
+		if got := written.Annotations["deprecated.daemonset.template.generation"]; got != "1" {
+			t.Errorf("after a status with annotations %v, the template generation is %q, want 1", annotations, got)
+		}
+	}
+}
+
 func TestDaemonSetSelectorIsImmutable(t *testing.T) {
 	old := validDaemonSet(t)
 	ds := old.DeepCopy()

@@ -80,6 +80,8 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 		// the embedded objects' type (kubernetes/kubernetes#87583).
 		claim.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
 		podspec.DefaultClaimSpec(&claim.Spec)
+		podspec.RoundUpToMilli(claim.Status.Capacity)
+		podspec.RoundUpToMilli(claim.Status.AllocatedResources)
 		resource.FillEmpty(&claim.Status.Phase, corev1.ClaimPending)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -111,6 +112,24 @@ func TestClaimTemplatesAreVolumesOfThePods(t *testing.T) {
 	}
 	if spec.Template.Spec.Volumes[0].PersistentVolumeClaim != nil {
 		t.Error("the set was modified")
+	}
+}
+
+func TestQuantitiesOfClaimTemplatesAreRoundedUpToAThousandth(t *testing.T) {
+	set := validStatefulSet(t)
+	tiny := corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1.5m")}
+	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
+		Spec:   corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: tiny.DeepCopy()}},
+		Status: corev1.PersistentVolumeClaimStatus{Capacity: tiny.DeepCopy(), AllocatedResources: tiny.DeepCopy()},
+	}}
+	defaultStatefulSet(set)
+	claim := &set.Spec.VolumeClaimTemplates[0]
+	for what, list := range map[string]corev1.ResourceList{
+		"requests": claim.Spec.Resources.Requests, "capacity": claim.Status.Capacity, "allocated resources": claim.Status.AllocatedResources,
+	} {
+		if got := list.Storage().String(); got != "2m" {
+			t.Errorf("the %s are %s, want 2m", what, got)
+		}
 	}
 }
 

@@ -76,7 +76,8 @@ func newServer(t *testing.T, config *rest.Config) *server {
 }
 
 // do sends an object, and returns the fields of the answer that are compared:
-// of a failure the code, the reason and each cause, of a success only that it is one.
+// of a failure the code, the reason and each cause, of a success the object, and
+// of both the warnings.
 func (s *server) do(ctx context.Context, method, path, contentType string, object any) (difference.Fields, error) {
 	body, err := json.Marshal(object)
 	if err != nil {
@@ -96,15 +97,38 @@ func (s *server) do(ctx context.Context, method, path, contentType string, objec
 	if err != nil {
 		return nil, err
 	}
+	warnings := strings.Join(resp.Header.Values("Warning"), "; ")
 	if resp.StatusCode < http.StatusMultipleChoices {
-		return difference.Fields{"code": "success"}, nil
+		fields, err := objectFields(content)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w: %s", method, path, err, content)
+		}
+		fields["code"], fields["warnings"] = "success", warnings
+		return fields, nil
 	}
 	var status metav1.Status
 	if err := json.Unmarshal(content, &status); err != nil {
 		return nil, fmt.Errorf("%s %s: %w: %s", method, path, err, content)
 	}
 	s.rename(&status)
-	return fieldsOf(status), nil
+	fields := fieldsOf(status)
+	fields["warnings"] = warnings
+	return fields, nil
+}
+
+// objectFields returns the fields of an object, each after "object", without those that
+// differ from one object to the next.
+func objectFields(content []byte) (difference.Fields, error) {
+	var object map[string]any
+	if err := json.Unmarshal(content, &object); err != nil {
+		return nil, err
+	}
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {
+			delete(metadata, field)
+		}
+	}
+	return difference.Of(map[string]any{"object": object}, func(_, text string) string { return uid.ReplaceAllString(text, "UID") })
 }
 
 func fieldsOf(status metav1.Status) difference.Fields {
@@ -169,13 +193,11 @@ func closing(text string) int {
 	return 0
 }
 
-// kind is a kind with its base object, in the newest version.
+// kind is a kind with its base object, in the newest version of the release.
 type kind struct {
 	*resource.Kind
 	gvk  schema.GroupVersionKind
 	base map[string]any
-	// served is the version in which svc serves it.
-	served schema.GroupVersion
 }
 
 func (k *kind) collection() string {
@@ -227,7 +249,7 @@ func bases(t *testing.T) []*kind {
 		if !ok {
 			t.Fatalf("bases.yaml: unknown kind %s", gvk)
 		}
-		all = append(all, &kind{Kind: declared, gvk: gvk, base: object, served: gvk.GroupVersion()})
+		all = append(all, &kind{Kind: declared, gvk: gvk, base: object})
 	}
 }
 
@@ -248,8 +270,9 @@ func asJSON(t *testing.T, object map[string]any) map[string]any {
 // gates are the features that kube-apiserver disables by default whose fields svc
 // has: otherwise kube-apiserver would drop the fields unseen.
 var gates = []string{
-	"ClusterTrustBundle", "ClusterTrustBundleProjection", "ContainerStopSignals", "CoordinatedLeaderElection", "GenericWorkload",
-	"MaxUnavailableStatefulSet", "PodCertificateRequest", "SELinuxMount",
+	"ClusterTrustBundle", "ClusterTrustBundleProjection", "ContainerStopSignals", "CoordinatedLeaderElection", "DRADeviceTaintRules",
+	"DRAListTypeAttributes", "DRANodeAllocatableResources", "GenericWorkload", "ImageVolumeWithDigest", "MaxUnavailableStatefulSet",
+	"PodCertificateRequest", "SELinuxMount",
 }
 
 // start starts both servers, without controllers and without the admission of service accounts.
@@ -266,7 +289,7 @@ func start(t *testing.T) (svc, kube *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := launch.Up(t.Context(), t.TempDir(), "--controllers=", "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount",
+	s, err := launch.Up(t.Context(), t.TempDir(), "--release=1.36", "--controllers=", "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount",
 		"--allow-privileged=false", "--runtime-config=api/all=true")
 	if err != nil {
 		t.Fatal(err)

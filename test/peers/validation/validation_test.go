@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"svc.dev/svc/test/peers/difference"
@@ -25,6 +24,7 @@ import (
 var (
 	only   = flag.String("kinds", "", "regular expression of the kinds to compare, each as group/version, Kind=name; all when empty")
 	report = flag.String("report", "", "file to write all differences to that are not in the list")
+	again  = flag.String("again", "", "file that -report wrote: compare only the requests that it names")
 )
 
 // workers is the number of requests in flight.
@@ -39,22 +39,6 @@ var patches = []string{
 type request struct {
 	subject, method, path, contentType string
 	body                               any
-	// newest and served are the versions of kube-apiserver and of svc.
-	newest, served string
-}
-
-// ours returns the path and the body for svc.
-func (r request) ours() (path string, body any) {
-	object, ok := r.body.(map[string]any)
-	if r.newest == r.served {
-		return r.path, r.body
-	}
-	if ok && object["apiVersion"] == r.newest {
-		object = maps.Clone(object)
-		object["apiVersion"] = r.served
-		return strings.Replace(r.path, r.newest, r.served, 1), object
-	}
-	return strings.Replace(r.path, r.newest, r.served, 1), r.body
 }
 
 // TestBothServersAnswerTheSameToEveryField compares the answers to every case by
@@ -74,6 +58,7 @@ func TestBothServersAnswerTheSameToEveryField(t *testing.T) {
 	}
 	svc, kube := start(t)
 	known := readSchema(t, kube)
+	chosen := choice(t)
 	var found []difference.Difference
 	total := 0
 	for _, k := range bases(t) {
@@ -83,7 +68,7 @@ func TestBothServersAnswerTheSameToEveryField(t *testing.T) {
 		if !create(t, k, svc, kube) {
 			continue
 		}
-		requests := requestsOf(t, k, known)
+		requests := slices.DeleteFunc(requestsOf(t, k, known), func(r request) bool { return chosen != nil && !chosen[r.subject] })
 		total += len(requests)
 		found = append(found, compareAll(t, requests, svc, kube)...)
 	}
@@ -93,7 +78,7 @@ func TestBothServersAnswerTheSameToEveryField(t *testing.T) {
 	for _, class := range slices.Sorted(maps.Keys(classes)) {
 		t.Errorf("%d: %s", len(classes[class]), class)
 	}
-	if *only == "" {
+	if *only == "" && chosen == nil {
 		for _, e := range obsolete {
 			t.Errorf("in the list, but not so: of %q: %s: %s", e.Of, e.Path, e.Reason)
 		}
@@ -103,35 +88,41 @@ func TestBothServersAnswerTheSameToEveryField(t *testing.T) {
 	}
 }
 
-// create creates the base on both servers, and reports whether the kind can be
-// compared: svc does not serve the versions that are newer than its release.
+// choice returns the subjects that the file of -again names, or nil for all.
+func choice(t *testing.T) map[string]bool {
+	t.Helper()
+	if *again == "" {
+		return nil
+	}
+	content, err := os.ReadFile(*again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen := map[string]bool{}
+	for line := range strings.Lines(string(content)) {
+		if at := strings.LastIndex(line, separator); at > 0 {
+			chosen[line[:at]] = true
+		}
+	}
+	return chosen
+}
+
+// create creates the base on both servers, and reports whether the kind can be compared.
 func create(t *testing.T, k *kind, svc, kube *server) bool {
 	t.Helper()
-	for _, gvk := range append([]schema.GroupVersionKind{k.gvk}, k.GVKs()...) {
-		if gvk.Kind != k.gvk.Kind || gvk.Group != k.gvk.Group {
-			continue
-		}
-		path, base := request{path: k.collection(), body: k.base, newest: k.gvk.GroupVersion().String(), served: gvk.GroupVersion().String()}.ours()
-		fields, err := svc.do(t.Context(), http.MethodPost, path, "application/json", base)
+	codes := map[*server]difference.Fields{}
+	for _, s := range []*server{svc, kube} {
+		fields, err := s.do(t.Context(), http.MethodPost, k.collection(), "application/json", k.base)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if fields["code"] == "404" {
-			continue
-		}
-		k.served = gvk.GroupVersion()
-		theirs, err := kube.do(t.Context(), http.MethodPost, k.collection(), "application/json", k.base)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if fields["code"] != "success" || theirs["code"] != "success" {
-			t.Errorf("the base of %s: svc answers %v, kube-apiserver %v", k.gvk, fields, theirs)
-			return false
-		}
-		return true
+		codes[s] = fields
 	}
-	t.Logf("%s is not served by svc", k.gvk)
-	return false
+	if codes[svc]["code"] != "success" || codes[kube]["code"] != "success" {
+		t.Errorf("the base of %s: svc answers %v, kube-apiserver %v", k.gvk, codes[svc], codes[kube])
+		return false
+	}
+	return true
 }
 
 // requestsOf returns the requests of all cases of a kind whose fields are known.
@@ -157,7 +148,6 @@ func requestsOf(t *testing.T, k *kind, known definitions) []request {
 		add := func(verb, method, path, contentType string, body any) {
 			all = append(all, request{
 				subject: verb + " " + what, method: method, path: path + "?dryRun=All", contentType: contentType, body: body,
-				newest: k.gvk.GroupVersion().String(), served: k.served.String(),
 			})
 		}
 		created := runtime.DeepCopyJSON(c.Object)
@@ -184,7 +174,7 @@ func requestsOf(t *testing.T, k *kind, known definitions) []request {
 		case "application/apply-patch+yaml":
 			all = append(all, request{
 				subject: "apply " + what, method: http.MethodPatch, path: path + "?dryRun=All&fieldManager=a&force=true",
-				contentType: contentType, body: body, newest: k.gvk.GroupVersion().String(), served: k.served.String(),
+				contentType: contentType, body: body,
 			})
 			continue
 		default:
@@ -222,13 +212,9 @@ func compareAll(t *testing.T, requests []request, svc, kube *server) []differenc
 }
 
 func compareOne(ctx context.Context, r request, svc, kube *server) ([]difference.Difference, error) {
-	path, body := r.ours()
-	ours, err := svc.do(ctx, r.method, path, r.contentType, body)
+	ours, err := svc.do(ctx, r.method, r.path, r.contentType, r.body)
 	if err != nil {
 		return nil, err
-	}
-	for field, value := range ours {
-		ours[field] = strings.ReplaceAll(value, r.served+",", r.newest+",") // of errors of apply
 	}
 	theirs, err := kube.do(ctx, r.method, r.path, r.contentType, r.body)
 	if err != nil {
@@ -265,6 +251,10 @@ func classify(all []difference.Difference) map[string][]difference.Difference {
 			how = "3 another code or reason"
 		case d.Path == "causes":
 			how = "4 other fields or types of causes"
+		case strings.HasPrefix(d.Path, "object"):
+			how = "6 another object"
+		case d.Path == "warnings":
+			how = "7 other warnings"
 		default:
 			how = "5 another message"
 		}
@@ -275,6 +265,9 @@ func classify(all []difference.Difference) map[string][]difference.Difference {
 	return classes
 }
 
+// separator is between the subject and the path of a difference in a report.
+const separator = " -> "
+
 // write writes every difference to a file, class by class.
 func write(t *testing.T, file string, classes map[string][]difference.Difference) {
 	t.Helper()
@@ -282,7 +275,7 @@ func write(t *testing.T, file string, classes map[string][]difference.Difference
 	for _, class := range slices.Sorted(maps.Keys(classes)) {
 		fmt.Fprintf(&text, "== %s\n", class)
 		for _, d := range classes[class] {
-			fmt.Fprintf(&text, "%s\n\tsvc: %s\n\tkube: %s\n", d.Subject, d.Svclet, d.Kubelet)
+			fmt.Fprintf(&text, "%s%s%s\n\tsvc: %s\n\tkube: %s\n", d.Subject, separator, d.Path, d.Svclet, d.Kubelet)
 		}
 	}
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
