@@ -272,7 +272,7 @@ func asJSON(t *testing.T, object map[string]any) map[string]any {
 var gates = []string{
 	"ClusterTrustBundle", "ClusterTrustBundleProjection", "ContainerStopSignals", "CoordinatedLeaderElection", "DRADeviceTaintRules",
 	"DRAListTypeAttributes", "DRANodeAllocatableResources", "GenericWorkload", "ImageVolumeWithDigest", "MaxUnavailableStatefulSet",
-	"PodCertificateRequest", "SELinuxMount",
+	"PodCertificateRequest", "SELinuxMount", "StorageVersionMigrator",
 }
 
 // start starts both servers, without controllers and without the admission of service accounts.
