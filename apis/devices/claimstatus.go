@@ -1,15 +1,22 @@
 package devices
 
 import (
-	"encoding/json"
+	"context"
+	"math"
 	"slices"
+	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/api/validate"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -21,9 +28,6 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	allocation := path.Child("allocation")
 	switch {
 	case c.Status.Allocation == nil:
-		if len(c.Status.ReservedFor) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("reservedFor"), "may not be specified when `allocated` is not set"))
-		}
 	case old.Status.Allocation != nil:
 		if !apiequality.Semantic.DeepEqual(c.Status.Allocation, old.Status.Allocation) {
 			errs = append(errs, field.Invalid(allocation, "<value omitted>", "field is immutable"))
@@ -35,50 +39,59 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 }
 
 func validateReservations(path *field.Path, c, old *resourcev1.ResourceClaim) field.ErrorList {
-	errs := tooMany(path, len(c.Status.ReservedFor), resourcev1.ResourceClaimReservedForMaxSize)
-	var seen []resourcev1.ResourceClaimConsumerReference
-	for i, r := range c.Status.ReservedFor {
-		at := path.Index(i)
-		errs = append(errs, resource.Required(at.Child("resource"), r.Resource)...)
-		errs = append(errs, resource.Required(at.Child("name"), r.Name)...)
-		errs = append(errs, resource.Required(at.Child("uid"), string(r.UID))...)
-		if slices.ContainsFunc(seen, func(s resourcev1.ResourceClaimConsumerReference) bool { return s.UID == r.UID }) {
-			errs = append(errs, field.Duplicate(at.Child("uid"), r.UID))
-		}
-		seen = append(seen, r)
-		if c.DeletionTimestamp != nil && !slices.Contains(old.Status.ReservedFor, r) {
-			errs = append(errs, field.Forbidden(at, "new reservations may not be added while `deallocationRequested` or `deletionTimestamp` are set"))
-		}
+	errs := each(path, c.Status.ReservedFor, resourcev1.ResourceClaimReservedForMaxSize, func(at *field.Path, r *resourcev1.ResourceClaimConsumerReference) field.ErrorList {
+		return slices.Concat(
+			resource.Required(at.Child("resource"), r.Resource),
+			resource.Required(at.Child("name"), r.Name),
+			resource.Required(at.Child("uid"), string(r.UID)))
+	})
+	errs = append(errs, unique(path, c.Status.ReservedFor, func(r *resourcev1.ResourceClaimConsumerReference) types.UID { return r.UID })...)
+	added := func(r resourcev1.ResourceClaimConsumerReference) bool {
+		return !slices.Contains(old.Status.ReservedFor, r)
+	}
+	switch {
+	case len(c.Status.ReservedFor) == 0:
+	case c.Status.Allocation == nil:
+		errs = append(errs, field.Forbidden(path, "may not be specified when `allocated` is not set"))
+	case c.DeletionTimestamp != nil && slices.ContainsFunc(c.Status.ReservedFor, added):
+		errs = append(errs, field.Forbidden(path, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"))
 	}
 	return errs
 }
 
 func validateAllocation(path *field.Path, c *resourcev1.ResourceClaim) field.ErrorList {
+	devices, names := path.Child("devices"), requestNames(&c.Spec.Devices)
 	a := c.Status.Allocation
-	results := path.Child("devices", "results")
-	errs := tooMany(results, len(a.Devices.Results), resourcev1.AllocationResultsMaxSize)
-	names := requestNames(&c.Spec.Devices)
-	for i, r := range a.Devices.Results {
-		at := results.Index(i)
-		if !slices.Contains(names, r.Request) {
-			errs = append(errs, field.Invalid(at.Child("request"), r.Request, "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"))
-		}
-		errs = append(errs, validateDriver(at.Child("driver"), r.Driver)...)
-		errs = append(errs, validatePool(at.Child("pool"), r.Pool)...)
-		errs = append(errs, validateDeviceName(at.Child("device"), r.Device)...)
-	}
-	config := path.Child("devices", "config")
-	errs = append(errs, tooMany(config, len(a.Devices.Config), 2*resourcev1.DeviceConfigMaxSize)...)
-	for i := range a.Devices.Config {
-		conf, at := &a.Devices.Config[i], config.Index(i)
-		errs = append(errs, resource.RequiredOneOf(at.Child("source"), conf.Source, resourcev1.AllocationConfigSourceClaim, resourcev1.AllocationConfigSourceClass)...)
-		errs = append(errs, validateRequestNames(at.Child("requests"), conf.Requests, names)...)
-		errs = append(errs, validateConfiguration(at, &conf.DeviceConfiguration)...)
-	}
+	errs := each(devices.Child("results"), a.Devices.Results, resourcev1.AllocationResultsMaxSize, func(at *field.Path, r *resourcev1.DeviceRequestAllocationResult) field.ErrorList {
+		return slices.Concat(
+			validateRequestName(at.Child("request"), r.Request, names),
+			validateDevicePlace(at, r.Driver, r.Pool, r.Device),
+			validateBinding(at, r.BindingConditions, r.BindingFailureConditions),
+			validateShare(at.Child("shareID"), (*string)(r.ShareID)))
+	})
+	errs = append(errs, each(devices.Child("config"), a.Devices.Config, 2*resourcev1.DeviceConfigMaxSize, func(at *field.Path, conf *resourcev1.DeviceAllocationConfiguration) field.ErrorList {
+		return slices.Concat(
+			resource.RequiredOneOf(at.Child("source"), conf.Source, resourcev1.AllocationConfigSourceClaim, resourcev1.AllocationConfigSourceClass),
+			validateRequestNames(at.Child("requests"), conf.Requests, names),
+			validateConfiguration(at, &conf.DeviceConfiguration))
+	})...)
 	if a.NodeSelector != nil {
-		errs = append(errs, validateOneNodeTerm(path.Child("nodeSelector"), a.NodeSelector)...)
+		errs = append(errs, podspec.ValidateNodeSelector(a.NodeSelector, path.Child("nodeSelector"))...)
 	}
 	return errs
+}
+
+// validateDevicePlace validates what names a device in the cluster.
+func validateDevicePlace(path *field.Path, driver, pool, device string) field.ErrorList {
+	return slices.Concat(
+		validateDriver(path.Child("driver"), driver),
+		validatePool(path.Child("pool"), pool),
+		validateLabel(path.Child("device"), device))
+}
+
+// validateShare validates the UID of a share of a device, if there is one.
+func validateShare(path *field.Path, id *string) field.ErrorList {
+	return validate.UUID(context.Background(), operation.Operation{}, path, id, nil)
 }
 
 func requestNames(claim *resourcev1.DeviceClaim) []string {
@@ -92,33 +105,36 @@ func requestNames(claim *resourcev1.DeviceClaim) []string {
 	return names
 }
 
+// sharedDevice names a device in the cluster, or a share of it.
+func sharedDevice(driver, pool, device, share string) string {
+	return strings.TrimSuffix(strings.Join([]string{driver, pool, device, share}, "/"), "/")
+}
+
 // validateDeviceStatuses allows drivers to report on allocated devices.
 func validateDeviceStatuses(path *field.Path, c *resourcev1.ResourceClaim) field.ErrorList {
-	var errs field.ErrorList
-	type device struct{ driver, pool, name string }
-	allocated, seen := map[device]bool{}, map[device]bool{}
+	allocated := map[string]bool{}
 	if c.Status.Allocation != nil {
 		for _, r := range c.Status.Allocation.Devices.Results {
-			allocated[device{r.Driver, r.Pool, r.Device}] = true
+			allocated[sharedDevice(r.Driver, r.Pool, r.Device, string(ptr.Deref(r.ShareID, "")))] = true
 		}
 	}
-	for i, d := range c.Status.Devices {
-		at, key := path.Index(i), device{d.Driver, d.Pool, d.Device}
-		if !allocated[key] {
-			errs = append(errs, field.Invalid(at, d.Device, "must be an allocated device in the claim"))
+	of := func(d *resourcev1.AllocatedDeviceStatus) string {
+		return sharedDevice(d.Driver, d.Pool, d.Device, ptr.Deref(d.ShareID, ""))
+	}
+	errs := each(path, c.Status.Devices, math.MaxInt, func(at *field.Path, d *resourcev1.AllocatedDeviceStatus) field.ErrorList {
+		errs := append(validateDevicePlace(at, d.Driver, d.Pool, d.Device), validateShare(at.Child("shareID"), d.ShareID)...)
+		if !allocated[of(d)] {
+			errs = append(errs, field.Invalid(at, of(d), "must be an allocated device in the claim"))
 		}
-		if d.ShareID == nil && seen[key] {
-			errs = append(errs, field.Duplicate(at, d.Device))
-		}
-		seen[key] = true
-		errs = append(errs, tooMany(at.Child("conditions"), len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions)...)
-		errs = append(errs, metav1validation.ValidateConditions(d.Conditions, at.Child("conditions"))...)
+		conditions := at.Child("conditions")
+		errs = append(errs, tooMany(conditions, len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions)...)
+		errs = append(errs, metav1validation.ValidateConditions(d.Conditions, conditions)...)
 		if d.Data != nil && len(d.Data.Raw) > 0 {
 			errs = append(errs, validateParameters(at.Child("data"), d.Data.Raw, resourcev1.AllocatedDeviceStatusDataMaxLength)...)
 		}
-		errs = append(errs, validateNetworkData(at.Child("networkData"), d.NetworkData)...)
-	}
-	return errs
+		return append(errs, validateNetworkData(at.Child("networkData"), d.NetworkData)...)
+	})
+	return append(errs, unique(path, c.Status.Devices, of)...)
 }
 
 func validateNetworkData(path *field.Path, d *resourcev1.NetworkDeviceData) field.ErrorList {
@@ -132,26 +148,9 @@ func validateNetworkData(path *field.Path, d *resourcev1.NetworkDeviceData) fiel
 	if len(d.HardwareAddress) > resourcev1.NetworkDeviceDataHardwareAddressMaxLength {
 		errs = append(errs, field.TooLong(path.Child("hardwareAddress"), "", resourcev1.NetworkDeviceDataHardwareAddressMaxLength))
 	}
-	errs = append(errs, tooMany(path.Child("ips"), len(d.IPs), resourcev1.NetworkDeviceDataMaxIPs)...)
-	for i, ip := range d.IPs {
-		at := path.Child("ips").Index(i)
-		errs = append(errs, resource.CIDR(at, ip)...)
-		if slices.Contains(d.IPs[:i], ip) {
-			errs = append(errs, field.Duplicate(at, ip))
-		}
-	}
-	return errs
-}
-
-func validateDeviceName(path *field.Path, name string) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return resource.Invalid(path, name, validation.IsDNS1123Label(name))
-}
-
-// isObject reports whether data is a JSON object.
-func isObject(data []byte) bool {
-	var object map[string]any
-	return json.Unmarshal(data, &object) == nil && object != nil
+	ips := path.Child("ips")
+	errs = append(errs, each(ips, d.IPs, resourcev1.NetworkDeviceDataMaxIPs, func(at *field.Path, ip *string) field.ErrorList {
+		return validation.IsValidInterfaceAddress(at, *ip)
+	})...)
+	return append(errs, unique(ips, d.IPs, func(ip *string) string { return *ip })...)
 }

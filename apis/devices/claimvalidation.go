@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,68 +19,35 @@ import (
 func validateClaim(path *field.Path, spec *resourcev1.ResourceClaimSpec) field.ErrorList {
 	path = path.Child("devices")
 	claim, requests := &spec.Devices, path.Child("requests")
-	errs := tooMany(requests, len(claim.Requests), resourcev1.DeviceRequestsMaxSize)
-	var names []string
-	for i := range claim.Requests {
-		r, at := &claim.Requests[i], requests.Index(i)
-		errs = append(errs, validateRequestName(at.Child("name"), r.Name, names)...)
-		names = append(names, r.Name)
-		errs = append(errs, validateRequest(at, r)...)
-		for _, s := range r.FirstAvailable {
-			names = append(names, r.Name+"/"+s.Name)
-		}
-	}
-	constraints := path.Child("constraints")
-	errs = append(errs, tooMany(constraints, len(claim.Constraints), resourcev1.DeviceConstraintsMaxSize)...)
-	for i := range claim.Constraints {
-		errs = append(errs, validateConstraint(constraints.Index(i), &claim.Constraints[i], names)...)
-	}
-	config := path.Child("config")
-	errs = append(errs, tooMany(config, len(claim.Config), resourcev1.DeviceConfigMaxSize)...)
-	for i := range claim.Config {
-		errs = append(errs, validateRequestNames(config.Index(i).Child("requests"), claim.Config[i].Requests, names)...)
-		errs = append(errs, validateConfiguration(config.Index(i), &claim.Config[i].DeviceConfiguration)...)
-	}
-	return errs
-}
-
-func tooMany(path *field.Path, n, limit int) field.ErrorList {
-	if n > limit {
-		return field.ErrorList{field.TooMany(path, n, limit)}
-	}
-	return nil
-}
-
-func validateRequestName(path *field.Path, name string, others []string) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	errs := resource.Invalid(path, name, validation.IsDNS1123Label(name))
-	if slices.Contains(others, name) {
-		errs = append(errs, field.Duplicate(path, name))
-	}
-	return errs
+	names := requestNames(claim)
+	return slices.Concat(
+		each(requests, claim.Requests, resourcev1.DeviceRequestsMaxSize, validateRequest),
+		unique(requests, claim.Requests, func(r *resourcev1.DeviceRequest) string { return r.Name }),
+		each(path.Child("constraints"), claim.Constraints, resourcev1.DeviceConstraintsMaxSize, func(at *field.Path, c *resourcev1.DeviceConstraint) field.ErrorList {
+			return validateConstraint(at, c, names)
+		}),
+		each(path.Child("config"), claim.Config, resourcev1.DeviceConfigMaxSize, func(at *field.Path, c *resourcev1.DeviceClaimConfiguration) field.ErrorList {
+			return append(validateRequestNames(at.Child("requests"), c.Requests, names), validateConfiguration(at, &c.DeviceConfiguration)...)
+		}))
 }
 
 func validateRequest(path *field.Path, r *resourcev1.DeviceRequest) field.ErrorList {
+	errs := validateLabel(path.Child("name"), r.Name)
 	switch {
 	case r.Exactly != nil && len(r.FirstAvailable) > 0:
-		return field.ErrorList{field.Invalid(path, nil, "exactly one of `exactly` and `firstAvailable` is required, but multiple fields are set")}
+		return append(errs, field.Invalid(path, nil, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"))
 	case r.Exactly != nil:
 		e, at := r.Exactly, path.Child("exactly")
-		return validateWanted(at, wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations, e.Capacity})
+		return append(errs, validateWanted(at, wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations})...)
 	case len(r.FirstAvailable) == 0:
-		return field.ErrorList{field.Required(path, "exactly one of `exactly` and `firstAvailable` is required")}
+		return append(errs, field.Required(path, "exactly one of `exactly` or `firstAvailable` is required"))
 	}
 	list := path.Child("firstAvailable")
-	errs := tooMany(list, len(r.FirstAvailable), resourcev1.FirstAvailableDeviceRequestMaxSize)
-	var names []string
-	for i, s := range r.FirstAvailable {
-		errs = append(errs, validateRequestName(list.Index(i).Child("name"), s.Name, names)...)
-		names = append(names, s.Name)
-		errs = append(errs, validateWanted(list.Index(i), wanted{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations, s.Capacity})...)
-	}
-	return errs
+	return slices.Concat(errs,
+		each(list, r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize, func(at *field.Path, s *resourcev1.DeviceSubRequest) field.ErrorList {
+			return append(validateLabel(at.Child("name"), s.Name), validateWanted(at, wanted{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations})...)
+		}),
+		unique(list, r.FirstAvailable, func(s *resourcev1.DeviceSubRequest) string { return s.Name }))
 }
 
 // wanted are the fields that requests and their alternatives share.
@@ -89,7 +57,6 @@ type wanted struct {
 	mode        resourcev1.DeviceAllocationMode
 	count       int64
 	tolerations []resourcev1.DeviceToleration
-	capacity    *resourcev1.CapacityRequirements
 }
 
 func validateWanted(path *field.Path, w wanted) field.ErrorList {
@@ -113,26 +80,16 @@ func validateWanted(path *field.Path, w wanted) field.ErrorList {
 	default:
 		errs = append(errs, resource.OneOf(path.Child("allocationMode"), w.mode, resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount)...)
 	}
-	errs = append(errs, validateTolerations(path.Child("tolerations"), w.tolerations)...)
-	if w.capacity != nil {
-		for name := range w.capacity.Requests {
-			errs = append(errs, validateQualified(path.Child("capacity", "requests"), string(name))...)
-		}
-	}
-	return errs
+	return append(errs, each(path.Child("tolerations"), w.tolerations, resourcev1.DeviceTolerationsMaxLength, validateToleration)...)
 }
 
 func validateSelectors(path *field.Path, selectors []resourcev1.DeviceSelector) field.ErrorList {
-	errs := tooMany(path, len(selectors), resourcev1.DeviceSelectorsMaxSize)
-	for i, s := range selectors {
-		at := path.Index(i).Child("cel")
+	return each(path, selectors, resourcev1.DeviceSelectorsMaxSize, func(at *field.Path, s *resourcev1.DeviceSelector) field.ErrorList {
 		if s.CEL == nil {
-			errs = append(errs, field.Required(at, ""))
-			continue
+			return field.ErrorList{field.Required(at.Child("cel"), "")}
 		}
-		errs = append(errs, validateExpression(at.Child("expression"), s.CEL.Expression)...)
-	}
-	return errs
+		return validateExpression(at.Child("cel", "expression"), s.CEL.Expression)
+	})
 }
 
 func validateExpression(path *field.Path, expression string) field.ErrorList {
@@ -150,56 +107,56 @@ func validateExpression(path *field.Path, expression string) field.ErrorList {
 	return nil
 }
 
-func validateTolerations(path *field.Path, tolerations []resourcev1.DeviceToleration) field.ErrorList {
-	errs := tooMany(path, len(tolerations), resourcev1.DeviceTolerationsMaxLength)
-	for i, t := range tolerations {
-		at := path.Index(i)
-		if t.Key != "" {
-			errs = append(errs, metav1validation.ValidateLabelName(t.Key, at.Child("key"))...)
-		}
-		errs = append(errs, resource.RequiredOneOf(at.Child("operator"), t.Operator, resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists)...)
-		switch {
-		case t.Operator == resourcev1.DeviceTolerationOpExists && t.Value != "":
-			errs = append(errs, field.Invalid(at.Child("value"), t.Value, "must be empty for operator `Exists`"))
-		case t.Operator == resourcev1.DeviceTolerationOpEqual:
-			errs = append(errs, resource.Invalid(at.Child("value"), t.Value, validation.IsValidLabelValue(t.Value))...)
-			if t.Key == "" {
-				errs = append(errs, field.Required(at.Child("key"), "must be set for operator `Equal`"))
-			}
-		}
-		if t.Effect != "" {
-			errs = append(errs, resource.OneOf(at.Child("effect"), t.Effect, resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule)...)
-		}
-		if t.TolerationSeconds != nil && t.Effect != "" && t.Effect != resourcev1.DeviceTaintEffectNoExecute {
-			errs = append(errs, field.Invalid(at.Child("effect"), t.Effect, "must be 'NoExecute' when `tolerationSeconds` is set"))
-		}
+// validateToleration allows an empty key with every operator.
+func validateToleration(path *field.Path, t *resourcev1.DeviceToleration) field.ErrorList {
+	var errs field.ErrorList
+	if t.Key != "" {
+		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
+	}
+	errs = append(errs, resource.RequiredOneOf(path.Child("operator"), t.Operator, resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists)...)
+	switch {
+	case t.Operator == resourcev1.DeviceTolerationOpExists && t.Value != "":
+		errs = append(errs, field.Invalid(path.Child("value"), t.Value, "must be empty for operator `Exists`"))
+	case t.Operator == resourcev1.DeviceTolerationOpEqual:
+		errs = append(errs, resource.Invalid(path.Child("value"), t.Value, validation.IsValidLabelValue(t.Value))...)
+	}
+	if t.Effect != "" {
+		errs = append(errs, resource.OneOf(path.Child("effect"), t.Effect, taintEffects...)...)
 	}
 	return errs
 }
 
+// validateConstraint validates the first attribute alone, as Kubernetes does: a
+// constraint with both is accepted.
 func validateConstraint(path *field.Path, c *resourcev1.DeviceConstraint, names []string) field.ErrorList {
 	errs := validateRequestNames(path.Child("requests"), c.Requests, names)
 	switch {
-	case c.MatchAttribute != nil && c.DistinctAttribute != nil:
-		return append(errs, field.Invalid(path, nil, "exactly one of `matchAttribute` and `distinctAttribute` is required, but multiple fields are set"))
 	case c.MatchAttribute != nil:
 		return append(errs, validateFullyQualified(path.Child("matchAttribute"), string(*c.MatchAttribute))...)
 	case c.DistinctAttribute != nil:
 		return append(errs, validateFullyQualified(path.Child("distinctAttribute"), string(*c.DistinctAttribute))...)
 	}
-	return append(errs, field.Required(path.Child("matchAttribute"), ""))
+	return append(errs, field.Required(path, "exactly one of `matchAttribute` or `distinctAttribute` is required"))
 }
 
 // validateRequestNames requires names of the claim's requests, each once.
 func validateRequestNames(path *field.Path, requests, names []string) field.ErrorList {
-	errs := tooMany(path, len(requests), resourcev1.DeviceRequestsMaxSize)
-	for i, r := range requests {
-		if !slices.Contains(names, r) {
-			errs = append(errs, field.Invalid(path.Index(i), r, "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"))
+	return append(
+		each(path, requests, resourcev1.DeviceRequestsMaxSize, func(at *field.Path, r *string) field.ErrorList { return validateRequestName(at, *r, names) }),
+		unique(path, requests, func(r *string) string { return *r })...)
+}
+
+// validateRequestName requires the name of one of the claim's requests, or of one of its
+// alternatives after the name of the request and a slash.
+func validateRequestName(path *field.Path, name string, names []string) field.ErrorList {
+	var errs field.ErrorList
+	if parts := strings.Split(name, "/"); len(parts) <= 2 {
+		for _, part := range parts {
+			errs = append(errs, validateLabel(path, part)...)
 		}
-		if slices.Contains(requests[:i], r) {
-			errs = append(errs, field.Duplicate(path.Index(i), r))
-		}
+	}
+	if !slices.Contains(names, name) {
+		errs = append(errs, field.Invalid(path, name, "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"))
 	}
 	return errs
 }
@@ -215,15 +172,23 @@ func validateConfiguration(path *field.Path, c *resourcev1.DeviceConfiguration) 
 
 // validateParameters requires a JSON object.
 func validateParameters(path *field.Path, raw []byte, limit int) field.ErrorList {
+	var parameters any
 	switch {
 	case len(raw) == 0:
 		return field.ErrorList{field.Required(path, "")}
 	case len(raw) > limit:
 		return field.ErrorList{field.TooLong(path, "", limit)}
-	case !isObject(raw):
-		return field.ErrorList{field.Invalid(path, "<value omitted>", "must be a valid JSON object")}
 	}
-	return nil
+	if err := json.Unmarshal(raw, &parameters); err != nil {
+		return field.ErrorList{field.Invalid(path, "<value omitted>", fmt.Sprintf("error parsing data as JSON: %v", err))}
+	}
+	switch parameters.(type) {
+	case nil:
+		return field.ErrorList{field.Required(path, "")}
+	case map[string]any:
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, "<value omitted>", "must be a valid JSON object")}
 }
 
 func validateDriver(path *field.Path, driver string) field.ErrorList {
@@ -247,7 +212,7 @@ func validatePool(path *field.Path, pool string) field.ErrorList {
 		errs = append(errs, field.TooLong(path, "", resourcev1.PoolNameMaxLength))
 	}
 	for part := range strings.SplitSeq(pool, "/") {
-		errs = append(errs, resource.Invalid(path, pool, validation.IsDNS1123Subdomain(part))...)
+		errs = append(errs, resource.Invalid(path, part, validation.IsDNS1123Subdomain(part))...)
 	}
 	return errs
 }
@@ -255,26 +220,26 @@ func validatePool(path *field.Path, pool string) field.ErrorList {
 // validateQualified validates a name that may have a domain.
 func validateQualified(path *field.Path, name string) field.ErrorList {
 	domain, id, found := strings.Cut(name, "/")
-	if !found {
-		domain, id = "", name
-	}
-	var errs field.ErrorList
 	switch {
-	case name == "":
-		return field.ErrorList{field.Required(path, "name required")}
+	case !found:
+		return validateIdentifier(path, name)
 	case strings.Contains(id, "/"):
 		return field.ErrorList{field.Invalid(path, name, "a qualified name must have at most one slash")}
-	case found && domain == "":
-		errs = append(errs, field.Required(path, "the domain must not be empty"))
-	case found:
-		if len(domain) > resourcev1.DeviceMaxDomainLength {
-			errs = append(errs, field.TooLong(path, "", resourcev1.DeviceMaxDomainLength))
-		}
-		errs = append(errs, resource.Invalid(path, domain, validation.IsDNS1123Subdomain(domain))...)
+	}
+	var errs field.ErrorList
+	if domain == "" {
+		errs = append(errs, field.Invalid(path, "", "the domain must not be empty"))
+	} else {
+		errs = append(errs, validateDriver(path, domain)...)
 	}
 	if id == "" {
-		return append(errs, field.Required(path, "the name must not be empty"))
+		return append(errs, field.Invalid(path, "", "the name must not be empty"))
 	}
+	return append(errs, validateIdentifier(path, id)...)
+}
+
+func validateIdentifier(path *field.Path, id string) field.ErrorList {
+	var errs field.ErrorList
 	if len(id) > resourcev1.DeviceMaxIDLength {
 		errs = append(errs, field.TooLong(path, "", resourcev1.DeviceMaxIDLength))
 	}
@@ -284,7 +249,7 @@ func validateQualified(path *field.Path, name string) field.ErrorList {
 func validateFullyQualified(path *field.Path, name string) field.ErrorList {
 	errs := validateQualified(path, name)
 	if !strings.Contains(name, "/") {
-		errs = append(errs, field.Invalid(path, name, fmt.Sprintf("must include a domain, such as example.com/%s", name)))
+		errs = append(errs, field.Invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash"))
 	}
 	return errs
 }

@@ -28,15 +28,11 @@ var deviceClasses = resource.Type[*resourcev1.DeviceClass]{
 func validateClass(c *resourcev1.DeviceClass) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateSelectors(path.Child("selectors"), c.Spec.Selectors)
-	config := path.Child("config")
-	if len(c.Spec.Config) > resourcev1.DeviceConfigMaxSize {
-		errs = append(errs, field.TooMany(config, len(c.Spec.Config), resourcev1.DeviceConfigMaxSize))
-	}
-	for i := range c.Spec.Config {
-		errs = append(errs, validateConfiguration(config.Index(i), &c.Spec.Config[i].DeviceConfiguration)...)
-	}
+	errs = append(errs, each(path.Child("config"), c.Spec.Config, resourcev1.DeviceConfigMaxSize, func(at *field.Path, conf *resourcev1.DeviceClassConfiguration) field.ErrorList {
+		return validateConfiguration(at, &conf.DeviceConfiguration)
+	})...)
 	if name := c.Spec.ExtendedResourceName; name != nil && !podspec.IsExtendedResource(corev1.ResourceName(*name)) {
-		errs = append(errs, field.Invalid(path.Child("extendedResourceName"), *name, "must be the name of an extended resource, such as example.com/gpu"))
+		errs = append(errs, field.Invalid(path.Child("extendedResourceName"), *name, "must be a valid extended resource name"))
 	}
 	return errs
 }

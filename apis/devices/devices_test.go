@@ -19,7 +19,7 @@ spec:
 `, []resourcetest.Rule{
 		{Name: "a claim is accepted"},
 		{Name: "a request has one form", Change: `spec: {devices: {requests: [{name: gpu}]}}`,
-			Want: []string{"spec.devices.requests[0]: Required value: exactly one of `exactly` and `firstAvailable` is required"}},
+			Want: []string{"spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"}},
 		{Name: "a class is required", Change: `spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: ""}}]}}`,
 			Want: []string{"spec.devices.requests[0].exactly.deviceClassName: Required value"}},
 		{Name: "all devices are not counted", Change: `spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: a, allocationMode: All, count: 2}}]}}`,
@@ -27,7 +27,7 @@ spec:
 		{Name: "a constraint is about requests of the claim", Change: `spec: {devices: {constraints: [{requests: [nic], matchAttribute: example.com/numa}]}}`,
 			Want: []string{`spec.devices.constraints[0].requests[0]: Invalid value: "nic": must be the name of a request in the claim or the name of a request and a subrequest separated by '/'`}},
 		{Name: "an attribute has a domain", Change: `spec: {devices: {constraints: [{requests: [gpu], matchAttribute: numa}]}}`,
-			Want: []string{`spec.devices.constraints[0].matchAttribute: Invalid value: "numa": must include a domain, such as example.com/numa`}},
+			Want: []string{`spec.devices.constraints[0].matchAttribute: Invalid value: "numa": a fully qualified name must be a domain and a name separated by a slash`}},
 		{Name: "parameters are an object", Change: `spec: {devices: {config: [{opaque: {driver: gpu.example.com, parameters: [1]}}]}}`,
 			Want: []string{`spec.devices.config[0].opaque.parameters: Invalid value: "<value omitted>": must be a valid JSON object`}},
 	})
@@ -44,11 +44,112 @@ spec:
 `, []resourcetest.Rule{
 		{Name: "a slice is accepted"},
 		{Name: "a slice has nodes", Change: `spec: {nodeName: null}`,
-			Want: []string{"spec: Invalid value: null: exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"}},
+			Want: []string{"spec: Required value: exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"}},
 		{Name: "a pool has slices", Change: `spec: {pool: {resourceSliceCount: 0}}`, Want: []string{"spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero"}},
-		{Name: "devices have different names", Change: `spec: {devices: [{name: gpu-0}, {name: gpu-0}]}`, Want: []string{`spec.devices[1].name: Duplicate value: "gpu-0"`}},
+		{Name: "devices have different names", Change: `spec: {devices: [{name: gpu-0}, {name: gpu-0}]}`, Want: []string{`spec.devices[1]: Duplicate value: "gpu-0"`}},
 		{Name: "an attribute has one value", Change: `spec: {devices: [{name: gpu-0, attributes: {model: {string: a, int: 1}}}]}`,
-			Want: []string{"spec.devices[0].attributes[model]: Invalid value: null: exactly one value must be specified"}},
+			Want: []string{`spec.devices[0].attributes[model]: Invalid value: {"int":1,"string":"a"}: exactly one value must be specified`}},
+		{Name: "an attribute has a value", Change: `spec: {devices: [{name: gpu-0, attributes: {model: {strings: []}}}]}`,
+			Want: []string{`spec.devices[0].attributes[model].strings: Invalid value: []: must not be empty if specified`}},
+		{Name: "a version has three numbers", Change: `spec: {devices: [{name: gpu-0, attributes: {model: null, driver: {version: "1.2"}}}]}`,
+			Want: []string{`spec.devices[0].attributes[driver].version: Invalid value: "1.2": must be a string compatible with semver.org spec 2.0.0`}},
+		{Name: "two kinds of nodes", Change: `spec: {allNodes: true}`,
+			Want: []string{"spec: Invalid value: \"{`nodeName`, `allNodes`}\": exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required, but multiple fields are set"}},
+		{Name: "each device has nodes", Change: `spec: {nodeName: null, perDeviceNodeSelection: true, devices: [{name: gpu-0, nodeName: ""}, {name: gpu-1, allNodes: true}]}`,
+			Want: []string{`spec.devices[0].nodeName: Invalid value: "": must not be empty`,
+				"spec.devices[0]: Required value: exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec"}},
+		{Name: "counters and devices exclude each other", Change: `spec: {sharedCounters: [{name: "", counters: {"A!": {value: "1"}}}]}`,
+			Want: []string{"spec: Invalid value: \"\": only one of `sharedCounters` or `devices` is allowed", "spec.sharedCounters[0].name: Required value",
+				`spec.sharedCounters[0].counters: Invalid value: "A!": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`}},
+		{Name: "a counter set is consumed once", Change: `spec: {devices: [{name: gpu-0, consumesCounters: [{counterSet: a, counters: {b: {value: "1"}}}, {counterSet: a}]}]}`,
+			Want: []string{`spec.devices[0].consumesCounters[1]: Duplicate value: "a"`, "spec.devices[0].consumesCounters[1].counters: Required value"}},
+		{Name: "binding conditions come with failures", Change: `spec: {devices: [{name: gpu-0, bindingConditions: [a]}]}`,
+			Want: []string{"spec.devices[0].bindingFailureConditions: Invalid value: null: bindingFailureConditions are required to use bindingConditions"}},
+		{Name: "a binding condition is no failure", Change: `spec: {devices: [{name: gpu-0, bindingConditions: [a], bindingFailureConditions: [a]}]}`,
+			Want: []string{`spec.devices[0].bindingFailureConditions[0]: Invalid value: "a": bindingFailureConditions must not overlap with bindingConditions`}},
+		{Name: "a capacity that is not shared has no policy", Change: `spec: {devices: [{name: gpu-0, capacity: {memory: {value: 8Gi, requestPolicy: {default: 1Gi}}}}]}`,
+			Want: []string{"spec.devices[0].capacity[memory].requestPolicy: Forbidden: allowMultipleAllocations must be true"}},
 		{Name: "a taint has an effect", Change: `spec: {devices: [{name: gpu-0, taints: [{key: a}]}]}`, Want: []string{"spec.devices[0].taints[0].effect: Required value"}},
+	})
+}
+
+func TestPoliciesOfCapacities(t *testing.T) {
+	resourcetest.Rules(t, resourceSlices, `
+metadata: {name: a}
+spec:
+  driver: gpu.example.com
+  nodeName: node-1
+  pool: {name: node-1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0, allowMultipleAllocations: true, capacity: {memory: {value: 8Gi}}}]
+`, []resourcetest.Rule{
+		{Name: "some values", Change: policy(`{default: 2Gi, validValues: [1Gi, 2Gi]}`)},
+		{Name: "a range", Change: policy(`{default: 2Gi, validRange: {min: 1Gi, max: 8Gi, step: 1Gi}}`)},
+		{Name: "values and a range", Change: policy(`{default: 2Gi, validValues: [2Gi], validRange: {min: 1Gi}}`),
+			Want: []string{`spec.devices[0].capacity[memory].requestPolicy: Forbidden: exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time`}},
+		{Name: "values without a default", Change: policy(`{validValues: [2Gi]}`),
+			Want: []string{"spec.devices[0].capacity[memory].requestPolicy.default: Required value: required when validValues is defined"}},
+		{Name: "values above the capacity, in no order and without the default", Change: policy(`{default: 3Gi, validValues: [16Gi, 1Gi, 1Gi]}`),
+			Want: []string{
+				`spec.devices[0].capacity[memory].requestPolicy.validValues[1]: Invalid value: "1Gi": values must be sorted in ascending order`,
+				`spec.devices[0].capacity[memory].requestPolicy.validValues[0]: Invalid value: "16Gi": option is larger than capacity value: 8Gi`,
+				`spec.devices[0].capacity[memory].requestPolicy.validValues[2]: Duplicate value: 1073741824`,
+				`spec.devices[0].capacity[memory].requestPolicy.validValues: Invalid value: "3Gi": default value is not valid according to the requestPolicy`,
+			}},
+		{Name: "a range without a minimum", Change: policy(`{default: 2Gi, validRange: {max: 4Gi}}`),
+			Want: []string{"spec.devices[0].capacity[memory].requestPolicy.validRange.min: Required value: required when validRange is defined"}},
+		{Name: "a default outside of the range", Change: policy(`{default: 6Gi, validRange: {min: 1Gi, max: 4Gi}}`),
+			Want: []string{`spec.devices[0].capacity[memory].requestPolicy.validRange.max: Invalid value: "6Gi": default is more than max: 4Gi`}},
+		{Name: "a range beyond the capacity", Change: policy(`{default: 2Gi, validRange: {min: 1Gi, max: 16Gi, step: 16Gi}}`),
+			Want: []string{
+				`spec.devices[0].capacity[memory].requestPolicy.validRange.max: Invalid value: "16Gi": max is larger than capacity value: 8Gi`,
+				`spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "16Gi": one step 17Gi is larger than capacity value: 8Gi`,
+				`spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "2Gi": value is not a multiple of a given step (16Gi) from (1Gi)`,
+				`spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "16Gi": value is not a multiple of a given step (16Gi) from (1Gi)`,
+			}},
+		{Name: "a step of zero", Change: policy(`{default: 2Gi, validRange: {min: 1Gi, step: "0"}}`),
+			Want: []string{`spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "0": must be greater than zero`}},
+	})
+}
+
+// policy is a change that gives the capacity of the only device a policy.
+func policy(yaml string) string {
+	return `spec: {devices: [{name: gpu-0, allowMultipleAllocations: true, capacity: {memory: {value: 8Gi, requestPolicy: ` + yaml + `}}}]}`
+}
+
+func TestResourceClaimTemplate(t *testing.T) {
+	resourcetest.Rules(t, resourceClaimTemplates, `
+metadata: {name: gpu, namespace: default}
+spec:
+  metadata: {labels: {a: b}, annotations: {c: d}}
+  spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com, tolerations: [{}]}}]}}
+`, []resourcetest.Rule{
+		{Name: "labels and annotations of claims are set"},
+		{Name: "other metadata of claims is not", Change: `spec: {metadata: {name: a, generation: 1, finalizers: [], ownerReferences: [{}]}}`, Want: []string{
+			"spec.metadata.name: Forbidden: cannot be set", "spec.metadata.generation: Forbidden: cannot be set",
+			"spec.metadata.finalizers: Forbidden: cannot be set", "spec.metadata.ownerReferences: Forbidden: cannot be set"}},
+	})
+}
+
+func TestStatusOfResourceClaim(t *testing.T) {
+	was := `
+status:
+  allocation: {devices: {results: [{request: gpu, driver: gpu.example.com, pool: a, device: gpu-0}]}}
+`
+	resourcetest.Rules(t, resourceClaims, `
+metadata: {name: gpu, namespace: default}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}
+`, []resourcetest.Rule{
+		{Name: "an allocation is accepted", Status: true, Change: was},
+		{Name: "a driver reports on its device", Status: true, Was: was, Change: was + `  devices: [{driver: gpu.example.com, pool: a, device: gpu-0}]`},
+		{Name: "a driver reports on no other device", Status: true, Was: was, Change: was + `  devices: [{driver: gpu.example.com, pool: a, device: gpu-1}]`,
+			Want: []string{`status.devices[0]: Invalid value: "gpu.example.com/a/gpu-1": must be an allocated device in the claim`}},
+		{Name: "a share has a UID", Status: true,
+			Change: `status: {allocation: {devices: {results: [{request: gpu, driver: gpu.example.com, pool: a, device: gpu-0, shareID: a}]}}}`,
+			Want:   []string{`status.allocation.devices.results[0].shareID: Invalid value: "a": must be a lowercase UUID in 8-4-4-4-12 format`}},
+		{Name: "a result is for a request", Status: true,
+			Change: `status: {allocation: {devices: {results: [{request: gpu/a, driver: gpu.example.com, pool: a, device: gpu-0}]}}}`,
+			Want:   []string{`status.allocation.devices.results[0].request: Invalid value: "gpu/a": must be the name of a request in the claim or the name of a request and a subrequest separated by '/'`}},
+		{Name: "a consumer reserves a claim that is allocated", Status: true, Change: `status: {reservedFor: [{resource: pods, name: a, uid: b}]}`,
+			Want: []string{"status.reservedFor: Forbidden: may not be specified when `allocated` is not set"}},
 	})
 }

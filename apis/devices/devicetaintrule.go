@@ -71,7 +71,7 @@ func validateTaintRule(r *resourcev1.DeviceTaintRule) field.ErrorList {
 		errs = append(errs, validatePool(at.Child("pool"), *selector.Pool)...)
 	}
 	if selector.Device != nil {
-		errs = append(errs, validateDeviceName(at.Child("device"), *selector.Device)...)
+		errs = append(errs, validateLabel(at.Child("device"), *selector.Device)...)
 	}
 	return errs
 }

@@ -10,6 +10,7 @@ import (
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -29,7 +30,7 @@ var resourceClaims = resource.Type[*resourcev1.ResourceClaim]{
 		return apivalidation.ValidateImmutableField(c.Spec, old.Spec, field.NewPath("spec"))
 	},
 	BeginCreate: func(ctx context.Context, env *resource.Env, c *resourcev1.ResourceClaim, _ bool) (func(bool), error) {
-		return nothing, allowAdmin(ctx, env, "resourceclaims", c.Namespace, c.Name, &c.Spec)
+		return nothing, allowAdmin(ctx, env, c, "ResourceClaim", field.NewPath("spec"), &c.Spec)
 	},
 	Status:         true,
 	ValidateStatus: validateClaimStatus,
@@ -92,21 +93,23 @@ func nothing(bool) {}
 
 // allowAdmin refuses requests for administrative access to devices that are in use,
 // unless the namespace has the label that an administrator sets to allow them.
-func allowAdmin(ctx context.Context, env *resource.Env, name, namespace, object string, spec *resourcev1.ResourceClaimSpec) error {
-	asked := false
-	for _, r := range spec.Devices.Requests {
-		asked = asked || r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess
+func allowAdmin(ctx context.Context, env *resource.Env, obj metav1.Object, kind string, path *field.Path, spec *resourcev1.ResourceClaimSpec) error {
+	var errs field.ErrorList
+	for i, r := range spec.Devices.Requests {
+		if r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess {
+			errs = append(errs, field.Forbidden(path.Child("devices", "requests").Index(i).Child("exactly", "adminAccess"), fmt.Sprintf(
+				"admin access to devices requires the `%s: true` label on the containing namespace", resourcev1.DRAAdminNamespaceLabelKey)))
+		}
 	}
-	if !asked {
+	if len(errs) == 0 {
 		return nil
 	}
-	got, err := env.Objects(corev1.Resource("namespaces")).Get(ctx, "", namespace)
+	got, err := env.Objects(corev1.Resource("namespaces")).Get(ctx, "", obj.GetNamespace())
 	if err != nil {
-		return fmt.Errorf("read namespace %s to check for administrative access: %w", namespace, err)
+		return fmt.Errorf("read namespace %s to check for administrative access: %w", obj.GetNamespace(), err)
 	}
 	if got.(*corev1.Namespace).Labels[resourcev1.DRAAdminNamespaceLabelKey] == "true" {
 		return nil
 	}
-	return apierrors.NewForbidden(resourcev1.Resource(name), object,
-		fmt.Errorf("admin access to devices requires the `%s: true` label on the containing namespace", resourcev1.DRAAdminNamespaceLabelKey))
+	return apierrors.NewInvalid(resourcev1.SchemeGroupVersion.WithKind(kind).GroupKind(), obj.GetName(), errs)
 }

@@ -1,0 +1,101 @@
+package devices
+
+import (
+	"fmt"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxValidValues is the number of discrete values that a policy may have
+// (CapacityRequestPolicyDiscreteMaxOptions in Kubernetes).
+const maxValidValues = 10
+
+// validateCapacity allows a policy for requests of a part of the capacity of a device
+// that is allocated several times.
+func validateCapacity(path *field.Path, c *resourcev1.DeviceCapacity, shared bool) field.ErrorList {
+	p, path := c.RequestPolicy, path.Child("requestPolicy")
+	switch {
+	case p == nil:
+		return nil
+	case !shared:
+		return field.ErrorList{field.Forbidden(path, "allowMultipleAllocations must be true")}
+	case len(p.ValidValues) > 0 && p.ValidRange != nil:
+		return field.ErrorList{field.Forbidden(path, `exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time`)}
+	case len(p.ValidValues) > 0 && p.Default == nil:
+		return field.ErrorList{field.Required(path.Child("default"), "required when validValues is defined")}
+	case len(p.ValidValues) > 0:
+		return validateValidValues(path.Child("validValues"), p, &c.Value)
+	case p.ValidRange != nil && p.Default == nil:
+		return field.ErrorList{field.Required(path.Child("default"), "required when validRange is defined")}
+	case p.ValidRange != nil:
+		return validateValidRange(path.Child("validRange"), p.ValidRange, p.Default, &c.Value)
+	}
+	return nil
+}
+
+// validateValidValues requires ascending values up to the capacity, of which the default
+// is one.
+func validateValidValues(path *field.Path, p *resourcev1.CapacityRequestPolicy, capacity *apiresource.Quantity) field.ErrorList {
+	var errs field.ErrorList
+	for i := 1; i < len(p.ValidValues); i++ {
+		if p.ValidValues[i-1].Cmp(p.ValidValues[i]) > 0 {
+			errs = append(errs, field.Invalid(path.Index(i), p.ValidValues[i].String(), "values must be sorted in ascending order"))
+		}
+	}
+	hasDefault := false
+	errs = append(errs, each(path, p.ValidValues, maxValidValues, func(at *field.Path, value *apiresource.Quantity) field.ErrorList {
+		hasDefault = hasDefault || value.Cmp(*p.Default) == 0
+		if value.Cmp(*capacity) > 0 {
+			return field.ErrorList{field.Invalid(at, value.String(), "option is larger than capacity value: "+capacity.String())}
+		}
+		return nil
+	})...)
+	errs = append(errs, unique(path, p.ValidValues, func(value *apiresource.Quantity) int64 { return value.Value() })...)
+	if !hasDefault {
+		errs = append(errs, field.Invalid(path, p.Default.String(), "default value is not valid according to the requestPolicy"))
+	}
+	return errs
+}
+
+// validateValidRange requires a range within the capacity that has the default in it, and
+// its maximum and the default some steps above its minimum.
+func validateValidRange(path *field.Path, r *resourcev1.CapacityRequestPolicyRange, byDefault, capacity *apiresource.Quantity) field.ErrorList {
+	if r.Min == nil {
+		return field.ErrorList{field.Required(path.Child("min"), "required when validRange is defined")}
+	}
+	var errs field.ErrorList
+	atMost := func(name string, value, limit *apiresource.Quantity, detail string) {
+		if value.Cmp(*limit) > 0 {
+			errs = append(errs, field.Invalid(path.Child(name), value.String(), detail+": "+limit.String()))
+		}
+	}
+	atMost("min", r.Min, capacity, "min is larger than capacity value")
+	if byDefault.Cmp(*r.Min) < 0 {
+		errs = append(errs, field.Invalid(path.Child("min"), byDefault.String(), "default is less than min: "+r.Min.String()))
+	}
+	if r.Max != nil {
+		atMost("max", r.Min, r.Max, "min is larger than max")
+		atMost("max", r.Max, capacity, "max is larger than capacity value")
+		atMost("max", byDefault, r.Max, "default is more than max")
+	}
+	if r.Step == nil {
+		return errs
+	}
+	step := path.Child("step")
+	if r.Step.Sign() <= 0 {
+		return append(errs, field.Invalid(step, r.Step.String(), "must be greater than zero"))
+	}
+	next := r.Min.DeepCopy()
+	next.Add(*r.Step)
+	if next.Cmp(*capacity) > 0 {
+		errs = append(errs, field.Invalid(step, r.Step.String(), fmt.Sprintf("one step %s is larger than capacity value: %s", next.String(), capacity.String())))
+	}
+	for _, value := range []*apiresource.Quantity{byDefault, r.Max} {
+		if value != nil && (value.Value()-r.Min.Value())%max(1, r.Step.Value()) != 0 {
+			errs = append(errs, field.Invalid(step, value.String(), fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", r.Step.String(), r.Min.String())))
+		}
+	}
+	return errs
+}
