@@ -131,9 +131,16 @@ func tooLarge(err error) bool {
 		code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
 }
 
-// unavailable reports whether etcd cannot be reached or has no leader.
+// unavailable reports whether etcd cannot be reached, ends, or has no leader.
 func unavailable(err error) bool {
-	return code(err) == codes.Unavailable && !errors.Is(err, rpctypes.ErrTimeout)
+	return code(err) == codes.Unavailable && !errors.Is(err, rpctypes.ErrTimeout) || ending(err)
+}
+
+// ending reports whether a member of etcd ended before it had an answer. The handler of
+// its port, which serves more than gRPC, then answers with nothing, in which gRPC finds no
+// code.
+func ending(err error) bool {
+	return code(err) == codes.Unknown && strings.Contains(err.Error(), "unexpected HTTP status code received from server")
 }
 
 // code is the gRPC code of an error of etcd's client.

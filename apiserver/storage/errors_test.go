@@ -34,6 +34,10 @@ func TestErrorsAreTranslatedToStatuses(t *testing.T) {
 		{"etcd's client refuses the size", status.Error(codes.ResourceExhausted, "trying to send message larger than max (3 vs. 2)"), http.StatusRequestEntityTooLarge, "larger than etcd accepts"},
 		{"etcd is out of space, which is not a matter of size", rpctypes.ErrNoSpace, 0, ""},
 		{"nothing listens", status.Error(codes.Unavailable, "connection refused"), http.StatusServiceUnavailable, "etcd does not answer: "},
+		{
+			"a member of etcd ends", status.Error(codes.Unknown, "unexpected HTTP status code received from server: 200 (OK); malformed header: missing HTTP content-type"),
+			http.StatusServiceUnavailable, "etcd does not answer: ",
+		},
 		{"there is no leader", rpctypes.ErrNoLeader, http.StatusServiceUnavailable, "no leader"},
 		{"etcd gives up", rpctypes.ErrTimeout, http.StatusGatewayTimeout, "etcd did not answer in time"},
 		{"the request's time is over", fmt.Errorf("get: %w", context.DeadlineExceeded), http.StatusGatewayTimeout, "etcd did not answer in time"},

@@ -226,6 +226,9 @@ func deploy(ctx context.Context) {
 	// The host sends no requests before some moments later.
 	Eventually(func() error {
 		_, _, err := onHost.Run(ctx, "", "get", "nodes.core.svc.dev,events.events.svc.dev", "-A")
+		if err == nil {
+			_, _, err = onHost.Run(ctx, "", "get", "--raw", fleetPath+"/version")
+		}
 		return err
 	}).Should(Succeed())
 	AddReportEntry("time from apply to all APIServices Available", time.Since(began).String())
