@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -9,7 +10,9 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/component-base/featuregate"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/metrics/pkg/apis/metrics"
 	"k8s.io/utils/clock"
@@ -19,13 +22,16 @@ import (
 	"svc.dev/svc/apis/resource"
 
 	"svc.dev/svc/apiserver/encryption"
+	"svc.dev/svc/apiserver/gates"
 	servermetrics "svc.dev/svc/apiserver/metrics"
 	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/apiserver/release/fields"
 	"svc.dev/svc/apiserver/reservation"
 	"svc.dev/svc/apiserver/storage"
+	"svc.dev/svc/internal/releases"
 )
 
 // stores hold the objects of all kinds, and what the kinds use of the server.
@@ -48,6 +54,9 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 	var err error
 	if s.served, err = release.NewServed(o.Release, o.RuntimeConfig, s.kinds,
 		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion); err != nil {
+		return nil, err
+	}
+	if err = s.setGates(releases.Release(o.Release.Minor)); err != nil {
 		return nil, err
 	}
 	for _, kind := range s.kinds {
@@ -80,6 +89,60 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// setGates lets the feature gates of a release decide what is served, and which fields are
+// stored.
+func (s *stores) setGates(r releases.Release) error {
+	set, err := gates.At(r, utilfeature.DefaultFeatureGate)
+	if err != nil {
+		return err
+	}
+	enabled := func(gate string) bool { return set.Enabled(featuregate.Feature(gate)) }
+	s.served = s.served.WithGates(enabled)
+	gated, err := fields.NewGated(r, enabled)
+	if err != nil {
+		return err
+	}
+	for _, kind := range s.kinds {
+		if kind.Stored() {
+			dropGated(kind, gated)
+		}
+	}
+	return nil
+}
+
+// dropGated removes the fields whose feature gates are off from the writes and the defaults
+// of a kind, with a warning for what the client has set.
+func dropGated(kind *resource.Kind, gated *fields.Gated) {
+	create, update, status := kind.PrepareCreate, kind.PrepareUpdate, kind.PrepareStatus
+	kind.Default = gated.Default(kind.New(), kind.Default)
+	drop := func(ctx context.Context, obj, old runtime.Object) {
+		for _, text := range gated.Drop(obj, old) {
+			warning.AddWarning(ctx, "", text)
+		}
+	}
+	kind.PrepareCreate = func(ctx context.Context, env *resource.Env, obj runtime.Object) {
+		drop(ctx, obj, nil)
+		create(ctx, env, obj)
+		gated.Drop(obj, nil) // what the server has set
+	}
+	kind.PrepareUpdate = func(ctx context.Context, env *resource.Env, obj, old runtime.Object) {
+		drop(ctx, obj, old)
+		update(ctx, env, obj, old)
+		gated.Drop(obj, old)
+	}
+	kind.PrepareStatus = dropAfter(status, gated)
+	for i := range kind.Views {
+		kind.Views[i].Prepare = dropAfter(kind.Views[i].Prepare, gated)
+	}
+}
+
+func dropAfter(prepare func(env *resource.Env, obj, old runtime.Object), gated *fields.Gated) func(env *resource.Env, obj, old runtime.Object) {
+	return func(env *resource.Env, obj, old runtime.Object) {
+		prepare(env, obj, old)
+		gated.Drop(obj, old)
+	}
 }
 
 // hubOf returns a function that returns the kind of an object as it is in memory.

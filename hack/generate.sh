@@ -107,6 +107,10 @@ go run ./hack/pause
 # docs/reference and config/rbac, from the declarations of controllers and settings.
 go run ./hack/reference
 
+# The table of the feature gates of each release of Kubernetes. It is generated again only if
+# hack/gates has changed, and then from the sources of all releases.
+go run ./hack/gates
+
 # The table of what each release of Kubernetes serves. It is generated again only if
 # hack/releases has changed, and then from some ninety modules.
 go run ./hack/releases

@@ -35,9 +35,13 @@ var horizontalPodAutoscalers = resource.Type[*autoscalingv2.HorizontalPodAutosca
 			Value: func(h *autoscalingv2.HorizontalPodAutoscaler) any {
 				return h.Spec.ScaleTargetRef.Kind + "/" + h.Spec.ScaleTargetRef.Name
 			}},
-		{Name: "Targets", Description: autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc()["metrics"],
+		{Name: "Targets", Description: autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc()["metrics"], Until: 29,
 			Value: func(h *autoscalingv2.HorizontalPodAutoscaler) any {
-				return formatMetrics(h.Spec.Metrics, h.Status.CurrentMetrics)
+				return formatMetrics(h.Spec.Metrics, h.Status.CurrentMetrics, false)
+			}},
+		{Name: "Targets", Description: autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc()["metrics"], Since: 30,
+			Value: func(h *autoscalingv2.HorizontalPodAutoscaler) any {
+				return formatMetrics(h.Spec.Metrics, h.Status.CurrentMetrics, true)
 			}},
 		{Name: "MinPods", Description: autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc()["minReplicas"],
 			Value: func(h *autoscalingv2.HorizontalPodAutoscaler) any {
@@ -93,8 +97,9 @@ func cpuUtilization(percent int32) autoscalingv2.MetricSpec {
 // maxMetrics is how many metrics the table shows.
 const maxMetrics = 2
 
-// formatMetrics returns the current and the target value of each metric.
-func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus) string {
+// formatMetrics returns the current and the target value of each metric, and with names
+// those of the resources, as releases since 1.30 do.
+func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus, names bool) string {
 	if len(specs) == 0 {
 		return "<none>"
 	}
@@ -107,12 +112,18 @@ func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.Me
 		if i < len(statuses) {
 			status = statuses[i]
 		}
-		shown = append(shown, formatMetric(&spec, &status))
+		shown = append(shown, formatMetric(&spec, &status, names))
 	}
 	return strings.Join(shown, ", ")
 }
 
-func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStatus) string {
+func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStatus, names bool) string {
+	named := func(name corev1.ResourceName, usage string) string {
+		if names {
+			return string(name) + ": " + usage
+		}
+		return usage
+	}
 	switch {
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
 		return formatValue(spec.External.Target, ptr.Deref(status.External, autoscalingv2.ExternalMetricStatus{}).Current)
@@ -122,9 +133,9 @@ func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricSt
 		current := ptr.Deref(status.Pods, autoscalingv2.PodsMetricStatus{}).Current
 		return orUnknown(current.AverageValue) + "/" + orUnknown(spec.Pods.Target.AverageValue)
 	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
-		return formatUsage(spec.Resource.Name, spec.Resource.Target, ptr.Deref(status.Resource, autoscalingv2.ResourceMetricStatus{}).Current)
+		return named(spec.Resource.Name, formatUsage(spec.Resource.Target, ptr.Deref(status.Resource, autoscalingv2.ResourceMetricStatus{}).Current))
 	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
-		return formatUsage(spec.ContainerResource.Name, spec.ContainerResource.Target, ptr.Deref(status.ContainerResource, autoscalingv2.ContainerResourceMetricStatus{}).Current)
+		return named(spec.ContainerResource.Name, formatUsage(spec.ContainerResource.Target, ptr.Deref(status.ContainerResource, autoscalingv2.ContainerResourceMetricStatus{}).Current))
 	}
 	return "<unknown type>"
 }
@@ -139,9 +150,9 @@ func formatValue(target autoscalingv2.MetricTarget, current autoscalingv2.Metric
 
 // formatUsage formats the usage of a resource, absolute or in percent of the
 // requests.
-func formatUsage(name corev1.ResourceName, target autoscalingv2.MetricTarget, current autoscalingv2.MetricValueStatus) string {
+func formatUsage(target autoscalingv2.MetricTarget, current autoscalingv2.MetricValueStatus) string {
 	if target.AverageValue != nil {
-		return fmt.Sprintf("%s: %s/%s", name, orUnknown(current.AverageValue), target.AverageValue)
+		return orUnknown(current.AverageValue) + "/" + target.AverageValue.String()
 	}
 	percent := func(v *int32, unset string) string {
 		if v == nil {
@@ -149,7 +160,7 @@ func formatUsage(name corev1.ResourceName, target autoscalingv2.MetricTarget, cu
 		}
 		return fmt.Sprintf("%d%%", *v)
 	}
-	return fmt.Sprintf("%s: %s/%s", name, percent(current.AverageUtilization, "<unknown>"), percent(target.AverageUtilization, "<auto>"))
+	return percent(current.AverageUtilization, "<unknown>") + "/" + percent(target.AverageUtilization, "<auto>")
 }
 
 func orUnknown(v *quantity.Quantity) string {

@@ -114,7 +114,7 @@ func TestFormatMetrics(t *testing.T) {
 		{"two are shown", []autoscalingv2.MetricSpec{cpuUtilization(1), cpuUtilization(2), cpuUtilization(3), cpuUtilization(4)}, nil, "cpu: <unknown>/1%, cpu: <unknown>/2% + 2 more..."},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			if got := formatMetrics(test.specs, test.statuses); got != test.want {
+			if got := formatMetrics(test.specs, test.statuses, true); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"k8s.io/utils/ptr"
+
 	"svc.dev/svc/apis/resource"
 )
 
@@ -51,7 +53,8 @@ func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 	errs = append(errs, validation.IsDomainPrefixedPath(path.Child("controller"), c.Spec.Controller)...)
 	if p := c.Spec.Parameters; p != nil {
 		errs = append(errs, validateReference(path.Child("parameters"), p.APIGroup, p.Kind, p.Name)...)
-		errs = append(errs, validateScope(path.Child("parameters"), *p.Scope, p.Namespace)...)
+		// A release that has it only in alpha sets no scope.
+		errs = append(errs, validateScope(path.Child("parameters"), ptr.Deref(p.Scope, networkingv1.IngressClassParametersReferenceScopeCluster), p.Namespace)...)
 	}
 	return errs
 }

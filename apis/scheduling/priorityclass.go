@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"k8s.io/utils/ptr"
+
 	"svc.dev/svc/apis/resource"
 )
 
@@ -46,7 +48,7 @@ var priorityClasses = resource.Type[*schedulingv1.PriorityClass]{
 			Value: func(pc *schedulingv1.PriorityClass) any { return pc.GlobalDefault }},
 		resource.Age[*schedulingv1.PriorityClass](),
 		{Name: "PreemptionPolicy", Description: classDoc["preemptionPolicy"], Since: 32,
-			Value: func(pc *schedulingv1.PriorityClass) any { return string(*pc.PreemptionPolicy) }},
+			Value: func(pc *schedulingv1.PriorityClass) any { return string(ptr.Deref(pc.PreemptionPolicy, "")) }},
 	},
 }
 
@@ -62,6 +64,9 @@ func validatePriorityClass(pc *schedulingv1.PriorityClass) field.ErrorList {
 	} else if pc.Value > highestUserPriority {
 		errs = append(errs, field.Forbidden(field.NewPath("value"),
 			fmt.Sprintf("maximum allowed value of a user defined priority is %d", highestUserPriority)))
+	}
+	if pc.PreemptionPolicy == nil { // a release that has it only in alpha
+		return errs
 	}
 	return append(errs, resource.RequiredOneOf(field.NewPath("preemptionPolicy"), *pc.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"k8s.io/utils/ptr"
+
 	"svc.dev/svc/apis/resource"
 )
 
@@ -91,7 +93,8 @@ func tokensCell(requests []storagev1.TokenRequest) string {
 
 func validateCSIDriver(d *storagev1.CSIDriver) field.ErrorList {
 	spec, path := &d.Spec, field.NewPath("spec")
-	errs := resource.OneOf(path.Child("fsGroupPolicy"), *spec.FSGroupPolicy,
+	// A release that has it only in alpha sets no policy.
+	errs := resource.OneOf(path.Child("fsGroupPolicy"), ptr.Deref(spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy),
 		storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 	errs = append(errs, validateTokenRequests(path.Child("tokenRequests"), spec.TokenRequests)...)
 	for _, mode := range spec.VolumeLifecycleModes {

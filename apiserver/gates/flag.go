@@ -1,6 +1,7 @@
 package gates
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,45 +10,93 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/featuregate"
 
+	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/apiserver/release/fields"
 	"svc.dev/svc/internal/featuregates"
+	"svc.dev/svc/internal/releases"
 )
 
 // Acts reports whether the API server or one of its libraries acts on a gate. Of the
 // release's other gates, the features are always on or belong to other programs.
 func Acts(name string) bool {
-	return slices.Contains(Own(), featuregate.Feature(name)) || slices.Contains([]string{
+	return slices.Contains(Own(), featuregate.Feature(name)) || fields.ActsOn(name) || release.ActsOn(name) || slices.Contains([]string{
 		string(APIPriorityAndFairness), "APIResponseCompression", "APIServerIdentity", "OpenAPIEnums", "StorageVersionHash", "UnknownVersionInteroperabilityProxy", "WatchList",
 	}, name)
 }
 
 // AddFlag adds the flag --feature-gates, which sets gates. The help has those on which
-// the program acts.
+// the program acts. The flag takes the gates of all releases; At checks them.
 func AddFlag(fs *pflag.FlagSet, gates featuregate.MutableFeatureGate, acts func(name string) bool) {
-	usage := featuregates.Usage(acts)
+	fs.Var(&flag{gates}, "feature-gates", Usage(featuregates.Documented, acts))
+}
+
+// Usage returns the help of --feature-gates at a release.
+func Usage(r releases.Release, acts func(name string) bool) string {
+	usage := featuregates.Usage(r, acts)
 	for _, feature := range Own() {
 		if acts(string(feature)) {
 			usage += fmt.Sprintf("\n%s=true|false (BETA - default=true)", feature)
 		}
 	}
-	fs.Var(&flag{gates}, "feature-gates", usage)
+	return usage
+}
+
+// At returns the gates of a release, those that have been set in set with their values.
+// Errors name the gates that the release does not have, and those that it has locked.
+func At(r releases.Release, set featuregate.FeatureGate) (featuregate.FeatureGate, error) {
+	gates, err := featuregates.NewAt(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := featuregates.At(r)
+	if err != nil {
+		return nil, err
+	}
+	has := map[string]bool{featuregates.AllAlpha: true, featuregates.AllBeta: true}
+	for _, gate := range all {
+		has[gate.Name] = true
+	}
+	var errs []error
+	values := map[string]bool{}
+	for _, name := range explicit(set) {
+		switch {
+		case has[name]:
+			values[name] = set.Enabled(featuregate.Feature(name))
+		case !slices.Contains(Own(), featuregate.Feature(name)) && unsupported[featuregate.Feature(name)] == "":
+			errs = append(errs, fmt.Errorf("--feature-gates: release %v has no feature gate %s%s", r, name, featuregates.Where(name)))
+		}
+	}
+	if err := gates.SetFromMap(values); err != nil {
+		errs = append(errs, fmt.Errorf("--feature-gates: %w", err))
+	}
+	return gates, errors.Join(errs...)
+}
+
+// explicit returns the gates that have been set, by name.
+func explicit(gates featuregate.FeatureGate) []string {
+	set, ok := gates.(interface {
+		ExplicitlySet(name featuregate.Feature) bool
+		GetAll() map[featuregate.Feature]featuregate.FeatureSpec
+	})
+	if !ok {
+		return nil
+	}
+	var names []string
+	for feature := range set.GetAll() {
+		if set.ExplicitlySet(feature) {
+			names = append(names, string(feature))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // WithoutEffect returns the gates of the release that have been set and on which the
 // program does not act, by name.
 func WithoutEffect(gates featuregate.FeatureGate, acts func(name string) bool) []string {
-	set, ok := gates.(interface {
-		ExplicitlySet(name featuregate.Feature) bool
+	return slices.DeleteFunc(explicit(gates), func(name string) bool {
+		return acts(name) || name == featuregates.AllAlpha || name == featuregates.AllBeta
 	})
-	if !ok {
-		return nil
-	}
-	var idle []string
-	for _, gate := range featuregates.All() {
-		if set.ExplicitlySet(featuregate.Feature(gate.Name)) && !acts(gate.Name) {
-			idle = append(idle, gate.Name)
-		}
-	}
-	return idle
 }
 
 // flag sets gates by svc's names or by those of Kubernetes.
@@ -65,7 +114,7 @@ func (f *flag) Set(text string) error {
 		name, value, has := strings.Cut(part, "=")
 		name = featuregates.Own(strings.TrimSpace(name))
 		if _, ok := known[featuregate.Feature(name)]; !ok {
-			names := featuregates.Names()
+			names := []string{}
 			for feature := range known {
 				names = append(names, string(feature))
 			}

@@ -61,9 +61,10 @@ func Validate(enabled featuregate.FeatureGate) []error {
 	return errs
 }
 
-// Set adds svc's own gates, which are on, and those of the release that the libraries
+// Set adds svc's own gates, which are on, and those of all releases that the libraries
 // do not have, and sets the defaults of the libraries' gates, which are global. A
-// program or a test suite calls it once, before it defines flags.
+// program or a test suite calls it once, before it defines flags. The added gates have the
+// defaults of release 1.28 and can all be set: At finds out what a release allows.
 //
 // Streaming lists are alpha and off in the specification (document 1, sections 4
 // and 9), so svc's own clients do not ask for them, and so is the proxy to API
@@ -76,9 +77,19 @@ func Set() error {
 		own[feature] = featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
 	}
 	libraries := utilfeature.DefaultMutableFeatureGate.GetAll()
+	specs := map[string]featuregate.FeatureSpec{}
 	for _, gate := range featuregates.All() {
-		if _, has := libraries[featuregate.Feature(gate.Name)]; !has {
-			own[featuregate.Feature(gate.Name)] = gate.Spec()
+		specs[gate.Name] = gate.Spec()
+	}
+	ever, err := featuregates.Ever()
+	if err != nil {
+		return err
+	}
+	for _, name := range ever {
+		if _, has := libraries[featuregate.Feature(name)]; !has {
+			spec := specs[name] // off, if 1.28 does not have it
+			spec.LockToDefault = false
+			own[featuregate.Feature(name)] = spec
 		}
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.Add(own); err != nil {

@@ -12,6 +12,7 @@ import (
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/host"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/releases"
 )
 
 // AggregationFlags is the subject of the flags of a server behind a host.
@@ -198,7 +199,9 @@ func (a *Agents) addFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Options) addAPIFlags(fs *pflag.FlagSet) {
-	release.AddFlags(fs, &o.Release)
+	release.AddFlags(fs, &o.Release, func(r release.Release) {
+		fs.Lookup("feature-gates").Usage = gates.Usage(releases.Release(r.Minor), gates.Acts)
+	})
 	fs.Var((*cliflag.ConfigurationMap)(&o.RuntimeConfig), "runtime-config",
 		"Comma-separated key[=true|false] pairs that turn API versions and resources on and off: "+
 			"<group>/<version>, <group>/<version>/<resource>, v1 for the core group, api/all, api/ga, api/beta, api/alpha.")

@@ -54,15 +54,20 @@ func (r Release) Before(other Release) bool {
 // inTable returns the release as the table of releases has it.
 func (r Release) inTable() releases.Release { return releases.Release(r.Minor) }
 
-// AddFlags adds the flag --release and its name in kube-apiserver.
-func AddFlags(fs *pflag.FlagSet, r *Release) {
-	fs.Var((*flag)(r), "release", fmt.Sprintf("Release of Kubernetes whose API is served, from %v to %v, or %s.",
+// AddFlags adds the flag --release and its name in kube-apiserver. changed is called with
+// each value that the flag gets.
+func AddFlags(fs *pflag.FlagSet, r *Release, changed func(Release)) {
+	value := &flag{r, changed}
+	fs.Var(value, "release", fmt.Sprintf("Release of Kubernetes whose API is served, from %v to %v, or %s.",
 		releases.Oldest, releases.Newest, latest))
-	fs.Var((*flag)(r), "emulated-version", "Another name of --release, as kube-apiserver has it: also kube=X.Y.")
+	fs.Var(value, "emulated-version", "Another name of --release, as kube-apiserver has it: also kube=X.Y.")
 }
 
 // flag is a flag whose value is a release.
-type flag Release
+type flag struct {
+	release *Release
+	changed func(Release)
+}
 
 // Set implements pflag.Value.
 func (f *flag) Set(text string) error {
@@ -70,12 +75,18 @@ func (f *flag) Set(text string) error {
 	if err != nil {
 		return fmt.Errorf("must be %v to %v, or %s", releases.Oldest, releases.Newest, latest) // the flag's error has the text
 	}
-	*f = flag(parsed)
+	*f.release = parsed
+	f.changed(parsed)
 	return nil
 }
 
 // String implements pflag.Value.
-func (f *flag) String() string { return Release(*f).String() }
+func (f *flag) String() string {
+	if f.release == nil { // pflag's zero value
+		return ""
+	}
+	return f.release.String()
+}
 
 // Type implements pflag.Value.
 func (f *flag) Type() string { return "release" }

@@ -74,13 +74,14 @@ func TestTheFlagHasTwoNames(t *testing.T) {
 		"1.28": nil, "1.25": {"--release=1.25"}, "1.31": {"--emulated-version=kube=1.31"}, "1.30": {"--emulated-version=1.30"}, "1.37": {"--release=latest"},
 	} {
 		r, fs := Default, pflag.NewFlagSet("", pflag.ContinueOnError)
-		AddFlags(fs, &r)
-		if err := fs.Parse(args); err != nil || r.String() != want {
-			t.Errorf("%v: got %v, %v", args, r, err)
+		told := Default
+		AddFlags(fs, &r, func(r Release) { told = r })
+		if err := fs.Parse(args); err != nil || r.String() != want || told != r {
+			t.Errorf("%v: got %v, told %v, %v", args, r, told, err)
 		}
 	}
 	r, fs := Default, pflag.NewFlagSet("", pflag.ContinueOnError)
-	AddFlags(fs, &r)
+	AddFlags(fs, &r, func(Release) {})
 	want := `invalid argument "1.99" for "--release" flag: must be 1.16 to 1.37, or latest`
 	if err := fs.Parse([]string{"--release=1.99"}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -2,6 +2,7 @@ package release
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/release/fields"
+	"svc.dev/svc/internal/featuregates"
 	"svc.dev/svc/internal/releases"
 )
 
@@ -20,6 +22,7 @@ type Served struct {
 	table   *releases.Table
 	config  runtimeConfig
 	fields  *fields.Fields
+	gates   func(gate string) bool // nil for the release's defaults
 }
 
 // Fields returns the fields that the release does not have; nil if it has them all.
@@ -61,14 +64,47 @@ func (s Served) isNew(gv schema.GroupVersion) int {
 	return 0
 }
 
+// WithGates returns what is served with feature gates. Without it, all gates are as the
+// release has them.
+func (s Served) WithGates(enabled func(gate string) bool) Served {
+	s.gates = enabled
+	return s
+}
+
+// kindGates are the feature gates without which kinds are not served, whatever
+// --runtime-config says (kubernetes/pkg/registry: certificates, storagemigration).
+var kindGates = map[string]string{
+	"ClusterTrustBundle":      "ClusterTrustBundle",
+	"PodCertificateRequest":   "PodCertificateRequest",
+	"StorageVersionMigration": "StorageVersionMigrator",
+}
+
+// The feature gates of subresources.
+const (
+	ephemeralContainersGate = "EphemeralContainers"
+	resizeGate              = "InPlacePodVerticalScaling"
+)
+
+// ActsOn reports whether kinds or subresources are served only with a feature gate.
+func ActsOn(gate string) bool {
+	return gate == ephemeralContainersGate || gate == resizeGate || slices.Contains(slices.Collect(maps.Values(kindGates)), gate)
+}
+
+func (s Served) enabled(gate string) bool {
+	if s.gates != nil {
+		return s.gates(gate)
+	}
+	return featuregates.On(s.release.inTable(), gate)
+}
+
 // ServesSubresource reports whether the release has a subresource of a kind that it
-// serves. Default has pods/resize, which its agents act on.
+// serves, by the path: pods/exec.
 func (s Served) ServesSubresource(path string) bool {
 	switch path {
-	case "pods/ephemeralcontainers": // alpha until 1.22
-		return !s.release.Before(Release{1, 23})
-	case "pods/resize": // alpha in 1.32
-		return !s.release.Before(Release{1, 33}) || s.release == Default
+	case "pods/ephemeralcontainers": // another kind until 1.21
+		return !s.release.Before(Release{1, 22}) && s.enabled(ephemeralContainersGate)
+	case "pods/resize": // Kubernetes has the gate since 1.27, and the subresource since 1.32
+		return s.enabled(resizeGate)
 	}
 	return true
 }
@@ -76,7 +112,7 @@ func (s Served) ServesSubresource(path string) bool {
 // Serves reports whether the resource (or subresource, such as
 // "deployments/scale") is served in the version.
 func (s Served) Serves(gvk schema.GroupVersionKind, name string) bool {
-	if !s.has(gvk) {
+	if gate, gated := kindGates[gvk.Kind]; !s.has(gvk) || gated && !s.enabled(gate) {
 		return false
 	}
 	name, _, _ = strings.Cut(name, "/")

@@ -251,17 +251,37 @@ func TestAVersionThatIsNewInTheReleaseIsNotPreferred(t *testing.T) {
 
 func TestSubresourcesOfReleases(t *testing.T) {
 	for path, want := range map[string][]Release{
-		"pods/resize":              {Default, {1, 33}, Newest},
-		"pods/ephemeralcontainers": {{1, 23}, Default, Newest},
+		"pods/resize":              {{1, 33}, Newest},
+		"pods/ephemeralcontainers": {{1, 23}, {1, 27}, Default, {1, 32}, {1, 33}, Newest},
 		"pods/status":              {{1, 16}, {1, 22}, {1, 23}, {1, 27}, Default, {1, 32}, {1, 33}, Newest},
 	} {
 		for _, r := range []Release{{1, 16}, {1, 22}, {1, 23}, {1, 27}, Default, {1, 32}, {1, 33}, Newest} {
-			served := slices.ContainsFunc(want, func(since Release) bool {
-				return r == since || path == "pods/ephemeralcontainers" && !r.Before(Release{1, 23})
-			})
-			if s := (Served{release: r}); s.ServesSubresource(path) != served {
+			if s, served := (Served{release: r}), slices.Contains(want, r); s.ServesSubresource(path) != served {
 				t.Errorf("%v serves %s: %v, want %v", r, path, !served, served)
 			}
 		}
+	}
+	resize := Served{release: Default}.WithGates(func(gate string) bool { return gate == "InPlacePodVerticalScaling" })
+	if !resize.ServesSubresource("pods/resize") {
+		t.Error("pods/resize is not served with its gate")
+	}
+}
+
+func TestKindsThatNeedAFeatureGate(t *testing.T) {
+	bundles := schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1beta1", Kind: "ClusterTrustBundle"}
+	served, err := NewServed(Release{1, 36}, map[string]string{"api/all": "true"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if served.Serves(bundles, "clustertrustbundles") {
+		t.Error("it is served without its gate")
+	}
+	if !served.WithGates(func(gate string) bool { return gate == "ClusterTrustBundle" }).Serves(bundles, "clustertrustbundles") {
+		t.Error("it is not served with its gate")
+	}
+	bundles.Version = "v1"
+	served, err = NewServed(Newest, nil, nil)
+	if err != nil || !served.Serves(bundles, "clustertrustbundles") {
+		t.Errorf("it is not served by default at %v: %v", Newest, err)
 	}
 }

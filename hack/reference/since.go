@@ -95,11 +95,11 @@ func (p *sincePage) gates() {
 	fmt.Fprintf(&p.text, "## Feature gates\n\n%d, with those that are GA in release 1.28.\n\n| gate | works since | |\n|---|---|---|\n", len(all))
 	for _, gate := range all {
 		shown := code(gate.Name)
-		if config.ActsOn(gate.Name) || apigates.Acts(gate.Name) || gate.Name == legacytokencleaner.Gate {
+		other, known := p.others[gate.Name]
+		if !known && (config.ActsOn(gate.Name) || apigates.Acts(gate.Name) || gate.Name == legacytokencleaner.Gate) {
 			fmt.Fprintf(&p.text, "| %s | %s | |\n", shown, p.date("gate", gate.Name))
 			continue
 		}
-		other, known := p.others[gate.Name]
 		if !known {
 			p.undated = append(p.undated, "gate "+gate.Name+" (or gates.txt what happens without it)")
 		}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	apigates "svc.dev/svc/apiserver/gates"
@@ -66,7 +68,8 @@ func featureGates() (string, error) {
 
 ` + "`svc up`, `svc apiserver`, `svc controller-manager` and `svclet` accept all of these names in `--feature-gates`, as Kubernetes spells them, too (`KubeletTracing`), and `AllAlpha` and `AllBeta`: " +
 		"all components of a cluster can have the same gates. A gate that a program does not act on is accepted with a warning; its feature is always on, is not implemented, or belongs to another program. " +
-		"A feature in GA is on: `true` is accepted with a warning, `false` is an error. Stages and defaults are those of release 1.28.\n\n")
+		"A feature in GA is on: `true` is accepted with a warning, `false` is an error. Stages and defaults are those of release 1.28; " +
+		"with another `--release`, the gates of `svc up` and `svc apiserver` are [those of that release](#gates-of-each-release).\n\n")
 	b.WriteString("| gate | stage | default | acted on by | effect in svclet |\n|---|---|---|---|---|\n")
 	for _, gate := range featuregates.All() {
 		var by []string
@@ -89,5 +92,19 @@ func featureGates() (string, error) {
 		b.WriteString(code(string(feature)))
 	}
 	b.WriteString(" ([decisions](../decisions/README.md)).\n")
+	histories, err := featuregates.Histories()
+	if err != nil {
+		return "", err
+	}
+	b.WriteString("\n## Gates of each release\n\nWith `--release`, the API server accepts the gates that this release of kube-apiserver has; " +
+		"`on` are those that are on by default, and `locked` those that cannot be changed. Of these, the API server acts on those with *yes*: it drops [fields](../releases.md#feature-gates) " +
+		"of features that are off, or does not serve a kind or subresource.\n\n| gate | releases | acts |\n|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(histories)) {
+		acts := ""
+		if apigates.Acts(featuregates.Own(name)) {
+			acts = "yes"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", code(featuregates.Own(name)), strings.NewReplacer("=", " ", ",", " ", " ", "; ").Replace(histories[name].String()), acts)
+	}
 	return b.String(), nil
 }

@@ -75,7 +75,11 @@ func New(c Config) (*Cluster, error) {
 	if c.Node.Mode == NodeNever {
 		return cluster, nil
 	}
-	cluster.node = &node{options: c.Node, dir: c.Dir, server: c.Server, messages: c.Messages, program: c.Program, clock: c.Clock, shared: !c.EmbeddedEtcd}
+	gates, err := nodeGates(c.Server.Release)
+	if err != nil {
+		return nil, err
+	}
+	cluster.node = &node{options: c.Node, gates: gates, dir: c.Dir, server: c.Server, messages: c.Messages, program: c.Program, clock: c.Clock, shared: !c.EmbeddedEtcd}
 	return cluster, cluster.node.prepare()
 }
 

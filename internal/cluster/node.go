@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/logs"
 	"k8s.io/klog/v2"
@@ -19,10 +20,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/internal/component"
 	"svc.dev/svc/internal/datadir"
+	"svc.dev/svc/internal/releases"
 	"svc.dev/svc/svclet/agent"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
@@ -34,6 +37,7 @@ import (
 type node struct {
 	component.Task
 	options  *NodeOptions
+	gates    config.Gates
 	dir      datadir.Dir
 	server   *options.Options
 	messages io.Writer
@@ -54,6 +58,19 @@ type node struct {
 	runtime *containerd.Runtime
 	version string
 	agent   bool // Go was called
+}
+
+// nodeGates returns the feature gates of the agent: those of the release that the server
+// has, but for the streams of lists, which svc's servers have only if they are asked for.
+func nodeGates(r release.Release) (config.Gates, error) {
+	set, err := gates.At(releases.Release(r.Minor), utilfeature.DefaultFeatureGate)
+	if err != nil {
+		return config.Gates{}, err
+	}
+	of := config.NewGates(set)
+	of.UserNamespaces = of.UserNamespaces || set.Enabled("UserNamespacesSupport") // its name since 1.29
+	of.WatchList = utilfeature.DefaultFeatureGate.Enabled(features.WatchList)
+	return of, nil
 }
 
 // Name implements component.Component.
@@ -148,7 +165,7 @@ func (n *node) run(ctx context.Context) error {
 	if endpoint == "" {
 		c := n.options.Containerd(n.dir, n.programs)
 		c.AwaitPodCIDRs = c.PodNetwork && n.shared
-		if config.NewGates(utilfeature.DefaultFeatureGate).UserNamespaces {
+		if n.gates.UserNamespaces {
 			c.PassableFrom = string(n.dir)
 		}
 		own, err := agent.StartContainerd(ctx, c)
@@ -220,7 +237,7 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	c.Authentication.Webhook.Enabled = ptr.To(true)
 	c.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeWebhook
 	return agent.Config{
-		Flags: flags, Gates: config.NewGates(utilfeature.DefaultFeatureGate), Configuration: c, Containerd: n.runtime,
+		Flags: flags, Gates: n.gates, Configuration: c, Containerd: n.runtime,
 		MakeCgroupRoot: n.options.cgroupRoot == "", LogLinksDir: n.dir.LogLinks(),
 		API:          n.keys.client("node"),
 		SetVerbosity: func(level string) error { _, err := logs.GlogSetter(level); return err },

@@ -75,6 +75,9 @@ func newMachine(ctx context.Context) *launch.Machine {
 	return m
 }
 
+// gates are the features of kubelet 1.36 that release 1.28 has off by default.
+const gates = "--feature-gates=SidecarContainers=true,PodHostIPs=true,PodReadyToStartContainersCondition=true,InPlacePodVerticalScaling=true"
+
 // startAgent starts an agent on a machine, and waits until its node is ready.
 func startAgent(ctx context.Context, kind launch.AgentKind, cluster launch.Cluster, client ctrlclient.Client) (*launch.Agent, *launch.Machine) {
 	GinkgoHelper()
@@ -84,7 +87,7 @@ func startAgent(ctx context.Context, kind launch.AgentKind, cluster launch.Clust
 	a, err := m.NewAgent(kind, program, string(kind))
 	Expect(err).NotTo(HaveOccurred())
 	if kind == launch.Svclet { // kubelet 1.36 has these features without a gate
-		a.Args = append(a.Args, "--feature-gates=SidecarContainers=true,PodHostIPs=true,PodReadyToStartContainersCondition=true,InPlacePodVerticalScaling=true")
+		a.Args = append(a.Args, gates)
 	}
 	Expect(a.Configure(cluster)).To(Succeed())
 	Expect(a.Start()).To(Succeed())
@@ -126,7 +129,7 @@ func upSVC(ctx context.Context) *launch.Server {
 	GinkgoHelper()
 	data, err := os.MkdirTemp(dir, "up")
 	Expect(err).NotTo(HaveOccurred())
-	server, err := launch.Up(ctx, data, "--svclet-preferred-address-types=InternalIP")
+	server, err := launch.Up(ctx, data, "--svclet-preferred-address-types=InternalIP", gates)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		_, err := server.Stop(launch.Patience)

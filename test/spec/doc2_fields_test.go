@@ -95,7 +95,7 @@ var _ = Describe("Document 2, section 9: fields that the release does not have",
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(os.RemoveAll, dir)
 		data := filepath.Join(dir, "data")
-		latest, err := launch.Up(ctx, data, launch.WithoutControllers("--release=1.30")...)
+		latest, err := launch.Up(ctx, data, launch.WithoutControllers("--release=1.30", "--feature-gates=ServiceTrafficDistribution=true")...)
 		Expect(err).NotTo(HaveOccurred())
 		resp, err := launch.Send(ctx, latest.Config, launch.Request{Method: "POST", Path: services, ContentType: "application/json", Body: service("kept", `,"trafficDistribution":"PreferClose"`)})
 		Expect(err).NotTo(HaveOccurred())

@@ -267,8 +267,8 @@ func asJSON(t *testing.T, object map[string]any) map[string]any {
 	return runtime.DeepCopyJSON(out)
 }
 
-// gates are the features that kube-apiserver disables by default whose fields svc
-// has: otherwise kube-apiserver would drop the fields unseen.
+// gates are the features that are off by default at the compared release: otherwise both
+// servers would drop the fields unseen.
 var gates = []string{
 	"ClusterTrustBundle", "ClusterTrustBundleProjection", "ContainerStopSignals", "CoordinatedLeaderElection", "DRADeviceTaintRules",
 	"DRAListTypeAttributes", "DRANodeAllocatableResources", "GenericWorkload", "ImageVolumeWithDigest", "MaxUnavailableStatefulSet",
@@ -284,13 +284,14 @@ func start(t *testing.T) (svc, kube *server) {
 		}
 	}
 	dir := t.TempDir()
-	k, err := launch.UpKube(t.Context(), dir, launch.NoServiceAccounts, "--runtime-config=api/all=true", "--feature-gates="+strings.Join(gates, "=true,")+"=true")
+	enabled := "--feature-gates=" + strings.Join(gates, "=true,") + "=true"
+	k, err := launch.UpKube(t.Context(), dir, launch.NoServiceAccounts, "--runtime-config=api/all=true", enabled)
 	t.Cleanup(k.Stop)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := launch.Up(t.Context(), t.TempDir(), "--release=1.36", "--controllers=", "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount",
-		"--allow-privileged=false", "--runtime-config=api/all=true")
+		"--allow-privileged=false", "--runtime-config=api/all=true", enabled)
 	if err != nil {
 		t.Fatal(err)
 	}
