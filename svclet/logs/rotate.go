@@ -22,9 +22,14 @@ const (
 	unfinishedSuffix = ".tmp"
 )
 
+// errFull ends the compression of a rotated log: the current one is to be rotated.
+var errFull = errors.New("the current log has reached its maximum size")
+
 // rotate makes the runtime write to a new file if the log is too large or does not
-// exist. It is crash-safe: an input file is removed only after its output is on
-// disk under its final name, and the next rotation cleans up.
+// exist. Only then it compresses the log of the rotation before: that takes time in which
+// the container writes on, and fails on a full disk. It is crash-safe: an input file is
+// removed only after its output is on disk under its final name, and the next rotation
+// cleans up.
 func (m *Manager) rotate(ctx context.Context, containerID, path string) error {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -44,33 +49,55 @@ func (m *Manager) rotate(ctx context.Context, containerID, path string) error {
 		return fmt.Errorf("%s is not a file", path)
 	case info.Size() < m.options.MaxSize:
 		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
-	newest, err := m.makeRoom(ctx, dir, log)
+	p, err := m.makeRoom(dir, log)
 	if err != nil {
 		return err
 	}
-	return m.startNewLog(ctx, dir, log, containerID, newest)
+	if err := m.startNewLog(ctx, dir, log, containerID, p.newest); err != nil {
+		return err
+	}
+	return m.compressAll(ctx, dir, log, p.compress)
 }
 
-// makeRoom makes room for one more rotated log and compresses the others. It returns
-// the timestamp of the newest one.
-func (m *Manager) makeRoom(ctx context.Context, dir *os.Root, log string) (newest string, err error) {
+// makeRoom makes room for one more rotated log. It returns what else is to be done.
+func (m *Manager) makeRoom(dir *os.Root, log string) (plan, error) {
 	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
-		return "", err
+		return plan{}, err
 	}
 	p := planFor(log, entries, m.options.MaxFiles)
 	for _, name := range p.remove {
 		if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
+			return plan{}, err
 		}
 	}
-	for _, name := range p.compress {
-		if err := compress(ctx, dir, name); err != nil {
-			return "", fmt.Errorf("failed to compress log %q: %w", name, err)
+	return p, nil
+}
+
+// compressAll compresses rotated logs until the current one is full again: a container
+// that writes faster than its logs can be compressed would fill the disk. What is left is
+// compressed, or removed, at a later rotation.
+func (m *Manager) compressAll(ctx context.Context, dir *os.Root, log string, names []string) error {
+	mayGoOn := func() error {
+		if info, err := dir.Lstat(log); err == nil && info.Size() >= m.options.MaxSize {
+			return errFull
+		}
+		return ctx.Err()
+	}
+	var errs []error
+	for _, name := range names {
+		err := compress(dir, name, mayGoOn)
+		if errors.Is(err, errFull) {
+			break
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("failed to compress log %q: %w", name, err))
 		}
 	}
-	return p.newest, nil
+	return errors.Join(errs...)
 }
 
 // plan is what to do with rotated logs before the next rotation.
@@ -159,8 +186,9 @@ func (m *Manager) startNewLog(ctx context.Context, dir *os.Root, log, containerI
 	return err
 }
 
-// compress replaces a rotated log by a compressed one.
-func compress(ctx context.Context, dir *os.Root, name string) error {
+// compress replaces a rotated log by a compressed one. It ends with the first error of
+// mayGoOn.
+func compress(dir *os.Root, name string, mayGoOn func() error) error {
 	from, err := dir.Open(name)
 	if err != nil {
 		return err
@@ -171,7 +199,7 @@ func compress(ctx context.Context, dir *os.Root, name string) error {
 		return err
 	}
 	unfinished := name + compressedSuffix + unfinishedSuffix
-	if err := write(ctx, dir, unfinished, info.Mode().Perm(), from); err != nil {
+	if err := write(dir, unfinished, info.Mode().Perm(), reader{mayGoOn, from}); err != nil {
 		return errors.Join(err, dir.Remove(unfinished))
 	}
 	if err := dir.Rename(unfinished, name+compressedSuffix); err != nil {
@@ -181,14 +209,14 @@ func compress(ctx context.Context, dir *os.Root, name string) error {
 }
 
 // write compresses the input to a new file and syncs it to disk.
-func write(ctx context.Context, dir *os.Root, name string, mode fs.FileMode, from io.Reader) error {
+func write(dir *os.Root, name string, mode fs.FileMode, from io.Reader) error {
 	to, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	defer to.Close()
 	zip := gzip.NewWriter(to)
-	if _, err := io.Copy(zip, reader{ctx, from}); err != nil {
+	if _, err := io.Copy(zip, from); err != nil {
 		return err
 	}
 	if err := zip.Close(); err != nil {
@@ -197,14 +225,14 @@ func write(ctx context.Context, dir *os.Root, name string, mode fs.FileMode, fro
 	return to.Sync()
 }
 
-// reader is a reader that ends with its context.
+// reader is a reader that ends with the first error of mayGoOn.
 type reader struct {
-	ctx context.Context
+	mayGoOn func() error
 	io.Reader
 }
 
 func (r reader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
+	if err := r.mayGoOn(); err != nil {
 		return 0, err
 	}
 	return r.Reader.Read(p)

@@ -210,12 +210,12 @@ func TestRotationRecoversAfterACrash(t *testing.T) {
 func TestNoLogLineIsLostByACrash(t *testing.T) {
 	const old = "0.log.20260101-000000"
 	steps := []func(h *fixture, t *testing.T){
+		func(h *fixture, t *testing.T) { rename(t, h, "0.log", "0.log.20260504-030200") },
+		func(h *fixture, t *testing.T) { h.write(t, map[string]string{"0.log": "new"}) },
 		func(h *fixture, t *testing.T) { h.write(t, map[string]string{old + ".gz.tmp": ""}) },
 		func(h *fixture, t *testing.T) { h.write(t, map[string]string{old + ".gz.tmp": packed(t, "old")}) },
 		func(h *fixture, t *testing.T) { rename(t, h, old+".gz.tmp", old+".gz") },
 		func(h *fixture, t *testing.T) { erase(t, h, old) },
-		func(h *fixture, t *testing.T) { rename(t, h, "0.log", "0.log.20260504-030200") },
-		func(h *fixture, t *testing.T) { h.write(t, map[string]string{"0.log": "new"}) },
 	}
 	for cut := range len(steps) + 1 {
 		h := newFixture(t, 10, map[string]string{"0.log": "12345", old: "old"})
@@ -265,6 +265,36 @@ func TestALogIsRenamedBackIfTheRuntimeDoesNotReopenIt(t *testing.T) {
 	h.runtime.err = nil
 	h.checkAll(t.Context())
 	h.expect(t, map[string]string{"0.log": "new", "0.log.20260504-030201": "12345"})
+}
+
+func TestALogIsRotatedAlthoughTheOneBeforeCannotBeCompressed(t *testing.T) {
+	const old = "0.log.20260101-000000"
+	h := newFixture(t, 4, map[string]string{"0.log": "12345", old: "old"})
+	h.options.Runtime = runtimeFunc(func() error {
+		h.write(t, map[string]string{"0.log": "new"})
+		return os.Mkdir(filepath.Join(h.dir, old+".gz.tmp"), 0o755) // what it would write to
+	})
+	err := h.rotate(t.Context(), "id-c", h.container.Path)
+	if !errors.Is(err, fs.ErrExist) || !strings.HasPrefix(err.Error(), `failed to compress log "`+old+`": `) {
+		t.Errorf("got %v", err)
+	}
+	h.expect(t, map[string]string{"0.log": "new", "0.log.20260504-030201": "12345", old: "old"})
+}
+
+func TestCompressionGivesWayToALogThatIsFull(t *testing.T) {
+	h := newFixture(t, 3, map[string]string{"0.log": "12345", "0.log.20260101-000000": "old"})
+	h.options.Runtime = runtimeFunc(func() error {
+		h.write(t, map[string]string{"0.log": "67890"}) // the container writes fast
+		return nil
+	})
+	if err := h.rotate(t.Context(), "id-c", h.container.Path); err != nil {
+		t.Error(err)
+	}
+	h.expect(t, map[string]string{"0.log": "67890", "0.log.20260504-030201": "12345", "0.log.20260101-000000": "old"})
+	if err := h.rotate(t.Context(), "id-c", h.container.Path); err != nil {
+		t.Error(err)
+	}
+	h.expect(t, map[string]string{"0.log": "67890", "0.log.20260504-030202": "67890", "0.log.20260504-030201": "12345"})
 }
 
 func TestRotatedLogsAreNeverOverwritten(t *testing.T) {
