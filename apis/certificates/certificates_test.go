@@ -154,6 +154,17 @@ func TestConditionCell(t *testing.T) {
 	}
 }
 
+func TestThePrefixOfABundlesNameIsThatOfItsSigner(t *testing.T) {
+	for name, want := range map[string][]string{
+		"example.com:ca:v-": nil,
+		"roots-":            {`metadata.generateName: Invalid value: "roots-": ClusterTrustBundle for signerName example.com/ca must be named with prefix example.com:ca:`},
+	} {
+		b := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{GenerateName: name},
+			Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "example.com/ca", TrustBundle: string(certificate(t, true))}}
+		resourcetest.Errors(t, validateBundle(b), want...)
+	}
+}
+
 func TestClusterTrustBundle(t *testing.T) {
 	anchor, leaf := string(certificate(t, true)), string(certificate(t, false))
 	for _, test := range []struct {

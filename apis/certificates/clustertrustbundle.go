@@ -43,7 +43,13 @@ var clusterTrustBundles = resource.Type[*certificatesv1.ClusterTrustBundle]{
 }
 
 func validateBundle(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
-	errs := resource.Invalid(field.NewPath("metadata", "name"), b.Name, bundleNameFaults(b.Name, b.Spec.SignerName))
+	var errs field.ErrorList
+	if b.GenerateName != "" {
+		errs = append(errs, resource.Invalid(field.NewPath("metadata", "generateName"), b.GenerateName, bundleNameFaults(b.GenerateName, b.Spec.SignerName, true))...)
+	}
+	if b.Name != "" {
+		errs = append(errs, resource.Invalid(field.NewPath("metadata", "name"), b.Name, bundleNameFaults(b.Name, b.Spec.SignerName, false))...)
+	}
 	if b.Spec.SignerName != "" {
 		errs = append(errs, validateSigner(field.NewPath("spec", "signerName"), b.Spec.SignerName)...)
 	}
@@ -52,18 +58,18 @@ func validateBundle(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
 
 // bundleNameFaults requires the signer's name as the prefix of its bundles'
 // names, so that a role can be granted for them.
-func bundleNameFaults(name, signer string) []string {
+func bundleNameFaults(name, signer string, isPrefix bool) []string {
 	if signer == "" {
 		if strings.Contains(name, ":") {
 			return []string{`ClusterTrustBundle without signer name must not have ":" in its name`}
 		}
-		return apivalidation.NameIsDNSSubdomain(name, false)
+		return apivalidation.NameIsDNSSubdomain(name, isPrefix)
 	}
 	prefix := strings.ReplaceAll(signer, "/", ":") + ":"
 	if !strings.HasPrefix(name, prefix) {
 		return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, prefix)}
 	}
-	return apivalidation.NameIsDNSSubdomain(strings.TrimPrefix(name, prefix), false)
+	return apivalidation.NameIsDNSSubdomain(strings.TrimPrefix(name, prefix), isPrefix)
 }
 
 func validateAnchors(path *field.Path, bundle string) field.ErrorList {

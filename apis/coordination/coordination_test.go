@@ -35,3 +35,22 @@ spec:
 			Want: []string{`metadata.name: Invalid value: "Node_1": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`}},
 	})
 }
+
+func TestLeaseCandidate(t *testing.T) {
+	resourcetest.Rules(t, leaseCandidates, `
+metadata: {name: A_b, namespace: default}
+spec: {leaseName: a, binaryVersion: 1.36.0, emulationVersion: 1.36.0, strategy: OldestEmulationVersion}
+`, []resourcetest.Rule{
+		{Name: "a candidate is accepted"},
+		{Name: "a strategy of others has a domain", Change: `spec: {strategy: example.com/a, emulationVersion: ""}`},
+		{Name: "other strategies are not supported", Change: `spec: {strategy: a}`, Want: []string{`spec.strategy: Unsupported value: "a": supported values: "OldestEmulationVersion"`}},
+		{Name: "the strategy is by a version", Change: `spec: {emulationVersion: ""}`,
+			Want: []string{"spec.emulationVersion: Required value: must be specified when `strategy` is 'OldestEmulationVersion'"}},
+		{Name: "versions have three numbers", Change: `spec: {binaryVersion: a, strategy: example.com/a}`, Want: []string{
+			`spec.binaryVersion: Invalid value: "a": must be a valid semantic version`,
+			"spec.binaryVersion: Invalid value: \"a\": must be greater than or equal to `emulationVersion`"}},
+		{Name: "no newer version is emulated", Change: `spec: {binaryVersion: 1.35.9}`,
+			Want: []string{"spec.binaryVersion: Invalid value: \"1.35.9\": must be greater than or equal to `emulationVersion`"}},
+		{Name: "the lease is immutable", Update: true, Change: `spec: {leaseName: b}`, Want: []string{`spec.leaseName: Invalid value: "b": field is immutable`}},
+	})
+}

@@ -1,8 +1,18 @@
 package devices
 
 import (
+	"context"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apis/resource/resourcetest"
 )
 
@@ -152,4 +162,39 @@ spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.c
 		{Name: "a consumer reserves a claim that is allocated", Status: true, Change: `status: {reservedFor: [{resource: pods, name: a, uid: b}]}`,
 			Want: []string{"status.reservedFor: Forbidden: may not be specified when `allocated` is not set"}},
 	})
+}
+
+// namespaces are the objects of a server whose namespaces have labels.
+type namespaces struct {
+	resource.Objects
+	labels map[string]string
+}
+
+func (n namespaces) Get(_ context.Context, _, name string) (runtime.Object, error) {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: n.labels}}, nil
+}
+
+func TestTheNamespaceAllowsAdministrativeAccess(t *testing.T) {
+	const rule = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"
+	asks := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
+		{Exactly: &resourcev1.ExactDeviceRequest{AdminAccess: new(true)}},
+	}}}}
+	has := &resourcev1.ResourceClaim{Status: resourcev1.ResourceClaimStatus{Allocation: &resourcev1.AllocationResult{
+		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{}, {AdminAccess: new(true)}}},
+	}}}
+	for value, allowed := range map[string]bool{"true": true, "": false} {
+		env := &resource.Env{Objects: func(schema.GroupResource) resource.Objects {
+			return namespaces{labels: map[string]string{resourcev1.DRAAdminNamespaceLabelKey: value}}
+		}}
+		_, err := resourceClaims.BeginCreate(t.Context(), env, asks, false)
+		if (err == nil) != allowed || err != nil && !(apierrors.IsInvalid(err) && strings.Contains(err.Error(), "spec.devices.requests[0].exactly.adminAccess: Forbidden: "+rule)) {
+			t.Errorf("a claim that asks for access, with the label %q: %v", value, err)
+		}
+		var want []string
+		if !allowed {
+			want = []string{"status.allocation.devices.results[1].adminAccess: Forbidden: " + rule}
+		}
+		resourcetest.Errors(t, allowAdminResults(env, has, &resourcev1.ResourceClaim{}), want...)
+		resourcetest.Errors(t, allowAdminResults(env, has, has))
+	}
 }

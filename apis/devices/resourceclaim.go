@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/resource"
 )
@@ -34,6 +36,7 @@ var resourceClaims = resource.Type[*resourcev1.ResourceClaim]{
 	},
 	Status:         true,
 	ValidateStatus: validateClaimStatus,
+	RestrictStatus: allowAdminResults,
 	Columns: []resource.Column[*resourcev1.ResourceClaim]{
 		resource.Name[*resourcev1.ResourceClaim](),
 		{Name: "State", Description: "A summary of the current state (allocated, pending, reserved, etc.).",
@@ -97,19 +100,49 @@ func allowAdmin(ctx context.Context, env *resource.Env, obj metav1.Object, kind 
 	var errs field.ErrorList
 	for i, r := range spec.Devices.Requests {
 		if r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess {
-			errs = append(errs, field.Forbidden(path.Child("devices", "requests").Index(i).Child("exactly", "adminAccess"), fmt.Sprintf(
-				"admin access to devices requires the `%s: true` label on the containing namespace", resourcev1.DRAAdminNamespaceLabelKey)))
+			errs = append(errs, field.Forbidden(path.Child("devices", "requests").Index(i).Child("exactly", "adminAccess"), adminRule))
 		}
 	}
 	if len(errs) == 0 {
 		return nil
 	}
-	got, err := env.Objects(corev1.Resource("namespaces")).Get(ctx, "", obj.GetNamespace())
-	if err != nil {
-		return fmt.Errorf("read namespace %s to check for administrative access: %w", obj.GetNamespace(), err)
-	}
-	if got.(*corev1.Namespace).Labels[resourcev1.DRAAdminNamespaceLabelKey] == "true" {
-		return nil
+	allowed, err := allowsAdmin(ctx, env, obj.GetNamespace())
+	if err != nil || allowed {
+		return err
 	}
 	return apierrors.NewInvalid(resourcev1.SchemeGroupVersion.WithKind(kind).GroupKind(), obj.GetName(), errs)
 }
+
+// allowsAdmin reports whether claims of a namespace may have administrative access.
+func allowsAdmin(ctx context.Context, env *resource.Env, namespace string) (bool, error) {
+	got, err := env.Objects(corev1.Resource("namespaces")).Get(ctx, "", namespace)
+	if err != nil {
+		return false, fmt.Errorf("read namespace %s to check for administrative access: %w", namespace, err)
+	}
+	return got.(*corev1.Namespace).Labels[resourcev1.DRAAdminNamespaceLabelKey] == "true", nil
+}
+
+// allowAdminResults is allowAdmin for the first allocation: another writer than the
+// scheduler might grant what the claim has not asked for.
+func allowAdminResults(env *resource.Env, c, old *resourcev1.ResourceClaim) field.ErrorList {
+	if c.Status.Allocation == nil || old.Status.Allocation != nil {
+		return nil
+	}
+	results := c.Status.Allocation.Devices.Results
+	i := slices.IndexFunc(results, func(r resourcev1.DeviceRequestAllocationResult) bool { return ptr.Deref(r.AdminAccess, false) })
+	if i < 0 {
+		return nil
+	}
+	path := field.NewPath("status", "allocation", "devices", "results").Index(i).Child("adminAccess")
+	allowed, err := allowsAdmin(context.Background(), env, c.Namespace)
+	switch {
+	case err != nil:
+		return field.ErrorList{field.InternalError(path, err)}
+	case allowed:
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(path, adminRule)}
+}
+
+// adminRule is the message for claims that may not have administrative access.
+const adminRule = "admin access to devices requires the `" + resourcev1.DRAAdminNamespaceLabelKey + ": true` label on the containing namespace"

@@ -123,6 +123,8 @@ spec: {cidrs: [10.9.0.0/16]}
 		{Name: "each family has one range", Change: `spec: {cidrs: [10.9.0.0/16, 10.8.0.0/16]}`, Want: []string{
 			`spec.cidrs: Invalid value: ["10.9.0.0/16","10.8.0.0/16"]: may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64`}},
 		{Name: "a range of the other family may be added", Update: true, Change: `spec: {cidrs: [10.9.0.0/16, "fd00::/64"]}`},
+		{Name: "a range that is added is valid", Update: true, Change: `spec: {cidrs: [10.9.0.0/16, 10.8.0.0/16]}`, Want: []string{
+			`spec.cidrs: Invalid value: ["10.9.0.0/16","10.8.0.0/16"]: may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64`}},
 		{Name: "ranges are immutable", Update: true, Change: `spec: {cidrs: [10.8.0.0/16]}`, Want: []string{`spec.cidrs[0]: Invalid value: "10.8.0.0/16": field is immutable`}},
 	})
 }

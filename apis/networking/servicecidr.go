@@ -20,7 +20,7 @@ var serviceCIDRs = resource.Type[*networkingv1.ServiceCIDR]{
 		resource.Alike[networkingv1.ServiceCIDR, networkingv1beta1.ServiceCIDR](),
 		resource.Also[networkingv1beta1.ServiceCIDR](schema.GroupVersion{Group: networkingv1.GroupName, Version: "v1alpha1"}),
 	},
-	Validate: func(c *networkingv1.ServiceCIDR) field.ErrorList { return validateServiceCIDRs(c.Spec.CIDRs) },
+	ValidateCreate: func(c *networkingv1.ServiceCIDR) field.ErrorList { return validateServiceCIDRs(c.Spec.CIDRs) },
 	ValidateUpdate: func(c, old *networkingv1.ServiceCIDR) field.ErrorList {
 		return validateSameCIDRs(c.Spec.CIDRs, old.Spec.CIDRs)
 	},
@@ -63,6 +63,9 @@ func validateSameCIDRs(cidrs, old []string) field.ErrorList {
 		if cidrs[i] != old[i] {
 			errs = append(errs, field.Invalid(path.Index(i), cidrs[i], apivalidation.FieldImmutableErrorMsg))
 		}
+	}
+	if len(cidrs) > len(old) {
+		errs = append(errs, validateServiceCIDRs(cidrs)...)
 	}
 	return errs
 }

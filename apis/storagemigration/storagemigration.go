@@ -6,6 +6,7 @@ import (
 	storagemigrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -26,8 +27,9 @@ var storageVersionMigrations = resource.Type[*storagemigrationv1.StorageVersionM
 	},
 	Validate: validateMigration,
 	ValidateUpdate: func(m, old *storagemigrationv1.StorageVersionMigration) field.ErrorList {
-		return apivalidation.ValidateImmutableField(m.Spec.Resource, old.Spec.Resource, field.NewPath("spec", "resource"))
+		return apivalidation.ValidateImmutableField(m.Spec, old.Spec, field.NewPath("spec"))
 	},
+	RequireVersion: true,
 	Status:         true,
 	ValidateStatus: validateMigrationStatus,
 	Columns: []resource.Column[*storagemigrationv1.StorageVersionMigration]{
@@ -40,9 +42,11 @@ var storageVersionMigrations = resource.Type[*storagemigrationv1.StorageVersionM
 
 func validateMigration(m *storagemigrationv1.StorageVersionMigration) field.ErrorList {
 	path, r := field.NewPath("spec", "resource"), m.Spec.Resource
-	errs := resource.Required(path.Child("resource"), r.Resource)
-	if r.Resource != "" {
-		errs = append(errs, resource.Invalid(path.Child("resource"), r.Resource, validation.IsDNS1123Subdomain(r.Resource))...)
+	var errs field.ErrorList
+	if r.Resource == "" {
+		errs = append(errs, field.Required(path.Child("resource"), "resource is required to be set"))
+	} else {
+		errs = append(errs, resource.Invalid(path.Child("resource"), r.Resource, validation.IsDNS1035Label(r.Resource))...)
 	}
 	if r.Group != "" {
 		errs = append(errs, resource.Invalid(path.Child("group"), r.Group, validation.IsDNS1123Subdomain(r.Group))...)
@@ -53,7 +57,7 @@ func validateMigration(m *storagemigrationv1.StorageVersionMigration) field.Erro
 // validateMigrationStatus allows a migration to end once: it has succeeded or failed.
 func validateMigrationStatus(m, old *storagemigrationv1.StorageVersionMigration) field.ErrorList {
 	path := field.NewPath("status", "conditions")
-	errs := metav1validation.ValidateConditions(m.Status.Conditions, path)
+	errs := append(validateMigratedVersion(m.Status.ResourceVersion, old.Status.ResourceVersion), metav1validation.ValidateConditions(m.Status.Conditions, path)...)
 	succeeded, failed := is(m, storagemigrationv1.MigrationSucceeded), is(m, storagemigrationv1.MigrationFailed)
 	if succeeded && failed {
 		errs = append(errs, field.Invalid(path, m.Status.Conditions, "Both success and failed conditions cannot be true at the same time"))
@@ -61,10 +65,26 @@ func validateMigrationStatus(m, old *storagemigrationv1.StorageVersionMigration)
 	if is(m, storagemigrationv1.MigrationRunning) && (succeeded || failed) {
 		errs = append(errs, field.Invalid(path, m.Status.Conditions, "Running condition cannot be true when success or failed condition is true"))
 	}
-	for _, end := range []storagemigrationv1.MigrationConditionType{storagemigrationv1.MigrationSucceeded, storagemigrationv1.MigrationFailed} {
-		if is(old, end) && !is(m, end) {
-			errs = append(errs, field.Invalid(path, m.Status.Conditions, "Condition "+string(end)+" cannot be set to false once it is true"))
+	if is(old, storagemigrationv1.MigrationSucceeded) && !succeeded {
+		errs = append(errs, field.Invalid(path, m.Status.Conditions, "Success condition cannot be set to false once it is true"))
+	}
+	if is(old, storagemigrationv1.MigrationFailed) && !failed {
+		errs = append(errs, field.Invalid(path, m.Status.Conditions, "Failed condition cannot be set to false once it is true"))
+	}
+	return errs
+}
+
+// validateMigratedVersion allows the version up to which objects are migrated to be set once.
+func validateMigratedVersion(version, old string) field.ErrorList {
+	path := field.NewPath("status", "resourceVersion")
+	var errs field.ErrorList
+	if version != "" {
+		if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
+			errs = append(errs, field.Invalid(path, version, err.Error()))
 		}
+	}
+	if old != "" && version != old {
+		errs = append(errs, field.Invalid(path, version, apivalidation.FieldImmutableErrorMsg))
 	}
 	return errs
 }
