@@ -22,7 +22,7 @@ func TestFinalizersNeedADomainButWhereKubernetesLetsThemGoWithout(t *testing.T) 
 	}
 	slices.Sort(without)
 	want := []string{
-		"events", "leases.coordination.k8s.io", "mutatingadmissionpolicies.admissionregistration.k8s.io",
+		"events", "leasecandidates.coordination.k8s.io", "leases.coordination.k8s.io", "mutatingadmissionpolicies.admissionregistration.k8s.io",
 		"mutatingadmissionpolicybindings.admissionregistration.k8s.io", "mutatingwebhookconfigurations.admissionregistration.k8s.io",
 		"poddisruptionbudgets.policy", "runtimeclasses.node.k8s.io", "validatingadmissionpolicies.admissionregistration.k8s.io",
 		"validatingadmissionpolicybindings.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",

@@ -3,11 +3,14 @@
 package resourcetest
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
@@ -20,9 +23,23 @@ import (
 // Now is the time of the clock in Env.
 var Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Env returns an environment with a clock that stands at Now, and nothing else.
+// Env returns an environment with a clock that stands at Now, and without any objects.
 func Env() *resource.Env {
-	return &resource.Env{Clock: testingclock.NewFakePassiveClock(Now)}
+	return &resource.Env{
+		Clock:   testingclock.NewFakePassiveClock(Now),
+		Objects: func(of schema.GroupResource) resource.Objects { return none{of: of} },
+	}
+}
+
+// none are the objects of a type that has none: only Get may be called.
+type none struct {
+	resource.Objects
+	of schema.GroupResource
+}
+
+// Get implements resource.Objects.
+func (n none) Get(_ context.Context, _, name string) (runtime.Object, error) {
+	return nil, apierrors.NewNotFound(n.of, name)
 }
 
 // Rule is one rule of a kind's validation. Objects are made from the table's base
