@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds the real kube-apiserver, kube-controller-manager, kube-scheduler,
-# kubelet and etcd, or the components of Kubernetes (kube-apiserver-1.28 is that of an
-# older release) and the tools of etcd (etcdctl, etcdutl) that are named, into bin/, for
-# the benchmark and the tests that compare with them. Does nothing when they are current.
+# kubelet and etcd, or the components of Kubernetes (kube-apiserver-1.28, kubectl-1.28 and
+# kubectl-1.20 are of older releases) and the tools of etcd (etcdctl, etcdutl) that are
+# named, into bin/, for the benchmark and the tests that compare with them. Does nothing when
+# they are current.
 # The first build takes about five minutes on two cores; GOFLAGS=-p=1 leaves room for
 # other work.
 #
@@ -24,7 +25,11 @@ build() {
 		return
 	fi
 	echo "building $name, which takes a few minutes the first time" >&2
-	go -C "hack/tools/$module" build -trimpath -ldflags "$ldflags" -o "$PWD/bin/$name" "$package"
+	if [[ $package == ./* ]]; then # of this tree, with the dependencies of that module
+		go build -modfile "hack/tools/$module/go.mod" -trimpath -ldflags "$ldflags" -o "bin/$name" "$package"
+	else
+		go -C "hack/tools/$module" build -trimpath -ldflags "$ldflags" -o "$PWD/bin/$name" "$package"
+	fi
 	echo "$inputs" >"$stamp"
 }
 
@@ -39,6 +44,8 @@ for name in "${components[@]}"; do
 	case $name in
 	kube-apiserver-1.28) build kubernetes-1.28 "$name" k8s.io/kubernetes/cmd/kube-apiserver \
 		"${version//$kubernetes/v1.28.15} -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=28" ;;
+	kubectl-1.20) build "$name" "$name" ./hack/kubectl "${version//$kubernetes/v1.20.15}" ;;
+	kubectl-1.28) build "$name" "$name" ./hack/kubectl "${version//$kubernetes/v1.28.15}" ;;
 	etcd*) build etcdtools "$name" "go.etcd.io/etcd/$name/v3" ;;
 	*) build kubernetes "$name" "k8s.io/kubernetes/cmd/$name" "$version" ;;
 	esac
