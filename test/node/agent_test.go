@@ -257,7 +257,12 @@ func watchPod(ctx context.Context, s space, name string, seen *[]corev1.Pod) fun
 // newMachine returns a new containerd with the suite's images.
 func newMachine(ctx context.Context) *launch.Machine {
 	GinkgoHelper()
-	m, err := launch.NewMachine(ctx)
+	return newMachineIn(ctx, "")
+}
+
+func newMachineIn(ctx context.Context, parent string) *launch.Machine {
+	GinkgoHelper()
+	m, err := launch.NewMachineIn(ctx, parent)
 	DeferCleanup(func() { Expect(m.Remove()).To(Succeed()) })
 	Expect(err).NotTo(HaveOccurred())
 	Expect(m.Import(ctx, images...)).To(Succeed())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -29,7 +30,7 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 	const podMemory = 400 << 20
 
 	BeforeAll(func(ctx SpecContext) {
-		root := smallDisk(ctx)
+		root := smallDisk(ctx, 64<<20, 2048)
 		machine = newMachine(ctx)
 		program, err := launch.Svclet.Program()
 		Expect(err).NotTo(HaveOccurred())
@@ -133,11 +134,11 @@ func conditionOf(kind corev1.NodeConditionType, status corev1.ConditionStatus) g
 	return HaveField("Status.Conditions", ContainElement(And(HaveField("Type", kind), HaveField("Status", status))))
 }
 
-// smallDisk mounts a file system of 64 MiB with few inodes, and returns its path.
-func smallDisk(ctx context.Context) string {
+// smallDisk mounts a file system of this size in bytes with few inodes, and returns its path.
+func smallDisk(ctx context.Context, size int64, inodes int) string {
 	GinkgoHelper()
-	device, dir := loopDevice(ctx, 64<<20), newDir()
-	out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-N", "2048", device).CombinedOutput()
+	device, dir := loopDevice(ctx, size), newDir()
+	out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-N", strconv.Itoa(inodes), device).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	Expect(unix.Mount(device, dir, "ext4", 0, "")).To(Succeed())
 	DeferCleanup(func() {
