@@ -25,11 +25,7 @@ build() {
 		return
 	fi
 	echo "building $name, which takes a few minutes the first time" >&2
-	if [[ $package == ./* ]]; then # of this tree, with the dependencies of that module
-		go build -modfile "hack/tools/$module/go.mod" -trimpath -ldflags "$ldflags" -o "bin/$name" "$package"
-	else
-		go -C "hack/tools/$module" build -trimpath -ldflags "$ldflags" -o "$PWD/bin/$name" "$package"
-	fi
+	go -C "hack/tools/$module" build -trimpath -ldflags "$ldflags" -o "$PWD/bin/$name" "$package"
 	echo "$inputs" >"$stamp"
 }
 
@@ -44,8 +40,8 @@ for name in "${components[@]}"; do
 	case $name in
 	kube-apiserver-1.28) build kubernetes-1.28 "$name" k8s.io/kubernetes/cmd/kube-apiserver \
 		"${version//$kubernetes/v1.28.15} -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=28" ;;
-	kubectl-1.20) build "$name" "$name" ./hack/kubectl "${version//$kubernetes/v1.20.15}" ;;
-	kubectl-1.28) build "$name" "$name" ./hack/kubectl "${version//$kubernetes/v1.28.15}" ;;
+	kubectl-1.20) build "$name" "$name" . "${version//$kubernetes/v1.20.15}" ;;
+	kubectl-1.28) build "$name" "$name" . "${version//$kubernetes/v1.28.15}" ;;
 	etcd*) build etcdtools "$name" "go.etcd.io/etcd/$name/v3" ;;
 	*) build kubernetes "$name" "k8s.io/kubernetes/cmd/$name" "$version" ;;
 	esac

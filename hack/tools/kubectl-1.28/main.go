@@ -1,5 +1,4 @@
-// Command kubectl is the kubectl of the module file with which it is built:
-// hack/tools/kubectl-1.20/go.mod, say (hack/peers.sh).
+// Command kubectl is that of Kubernetes 1.28, for test/peers/skew.
 package main
 
 import (
