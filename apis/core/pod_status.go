@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
@@ -56,8 +57,10 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 		errs = append(errs, endedContainersStayEnded(statusesOf(p, kind), statusesOf(old, kind), &old.Spec, kind, path)...)
 		errs = append(errs, validateContainerUsers(statusesOf(p, kind), p.Spec.OS, path)...)
 		errs = append(errs, validateAllocated(statusesOf(p, kind), &p.Spec, kind, path)...)
+		errs = append(errs, validateImageVolumes(statusesOf(p, kind), path)...)
 	}
 	errs = append(errs, validateClaimStatuses(p, path.Child("resourceClaimStatuses"))...)
+	errs = append(errs, validateNodeAllocatable(p, path.Child("nodeAllocatableResourceClaimStatuses"))...)
 	errs = append(errs, validateExtendedClaim(p, path.Child("extendedResourceClaimStatus"))...)
 	errs = append(errs, validatePodIPs(p, path.Child("podIPs"))...)
 	return append(errs, validateHostIPs(p, path.Child("hostIPs"))...)
@@ -234,6 +237,53 @@ func validateClaimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
 		errs = append(errs, resource.Unique(path.Child("name"), status.Name, seen)...)
 		if name := status.ResourceClaimName; name != nil {
 			errs = append(errs, resource.Invalid(path.Child("resourceClaimName"), *name, validation.IsDNS1123Subdomain(*name))...)
+		}
+	}
+	return errs
+}
+
+// validateNodeAllocatable requires that each status names a claim that the pod uses.
+func validateNodeAllocatable(p *corev1.Pod, path *field.Path) field.ErrorList {
+	used := sets.New[string]()
+	for _, claim := range p.Spec.ResourceClaims {
+		used.Insert(ptr.Deref(claim.ResourceClaimName, ""))
+	}
+	for _, status := range p.Status.ResourceClaimStatuses {
+		used.Insert(ptr.Deref(status.ResourceClaimName, ""))
+	}
+	if extended := p.Status.ExtendedResourceClaimStatus; extended != nil {
+		used.Insert(extended.ResourceClaimName)
+	}
+	used.Delete("")
+	var errs field.ErrorList
+	for i, status := range p.Status.NodeAllocatableResourceClaimStatuses {
+		path := path.Index(i).Child("resourceClaimName")
+		if status.ResourceClaimName == "" {
+			errs = append(errs, field.Required(path, "must not be empty"))
+		}
+		if !used.Has(status.ResourceClaimName) {
+			errs = append(errs, field.Invalid(path, status.ResourceClaimName, "no mapping found in pod reference"))
+		}
+	}
+	return errs
+}
+
+// maxImageRef is how long the reference of an image volume may be, in bytes (KEP-5365).
+const maxImageRef = 256
+
+func validateImageVolumes(statuses []corev1.ContainerStatus, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, status := range statuses {
+		for j, mount := range status.VolumeMounts {
+			if mount.VolumeStatus == nil || mount.VolumeStatus.Image == nil {
+				continue
+			}
+			path := path.Index(i).Child("volumeMounts").Index(j).Child("volumeStatus", "image", "imageRef")
+			if ref := mount.VolumeStatus.Image.ImageRef; ref == "" {
+				errs = append(errs, field.Required(path, "imageRef must not be empty"))
+			} else if len(ref) > maxImageRef {
+				errs = append(errs, field.TooLong(path, "", maxImageRef))
+			}
 		}
 	}
 	return errs

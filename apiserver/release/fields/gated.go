@@ -21,7 +21,7 @@ var gatedText string
 type gatedField struct {
 	// field is the name; inner, if not empty, is the name in its type, and only there.
 	field, inner string
-	// if set, the field is dropped only with this field of its value.
+	// if set, the field is dropped only if this field of its value is not empty.
 	with string
 	// value is set instead of none.
 	value string
@@ -84,12 +84,15 @@ func ActsOn(gate string) bool {
 // Such a field is known: no request is refused because of it, and documents describe it.
 // An object that has a field of a feature already keeps all fields of it, as in Kubernetes.
 type Gated struct {
-	off map[string][]gatedField // by type
+	// off are the fields by type, and by type and ! those of a kind that its type does not
+	// lose inside of other kinds.
+	off map[string][]gatedField
 	// defaulted are those with defaults; its own is nil.
 	defaulted *Gated
 
-	mu    sync.RWMutex
-	built map[reflect.Type]*gatedNode // nil for types that lose nothing
+	mu sync.RWMutex
+	// kinds are what kinds lose, and built what types inside of them lose; nil for nothing.
+	kinds, built map[reflect.Type]*gatedNode
 }
 
 // NewGated returns the fields whose gates a release has and that are off. enabled reports
@@ -108,7 +111,7 @@ func NewGated(r releases.Release, enabled func(gate string) bool) (*Gated, error
 		has[gate.Name] = true
 	}
 	empty := func() *Gated {
-		return &Gated{off: map[string][]gatedField{}, built: map[reflect.Type]*gatedNode{}}
+		return &Gated{off: map[string][]gatedField{}, kinds: map[reflect.Type]*gatedNode{}, built: map[reflect.Type]*gatedNode{}}
 	}
 	g := empty()
 	g.defaulted = empty()
@@ -219,12 +222,17 @@ func (n *gatedNode) visit(v reflect.Value, do func(m *gatedMember, v reflect.Val
 		switch {
 		case m.next != nil:
 			changed = m.next.each(value, do) || changed
-		case value.IsZero() || m.with != nil && value.Elem().FieldByIndex(m.with).IsZero():
+		case value.IsZero() || m.with != nil && isEmpty(value.Elem().FieldByIndex(m.with)):
 		default:
 			changed = do(m, value) || changed
 		}
 	}
 	return changed
+}
+
+// isEmpty reports whether a value is zero, or points to one that is.
+func isEmpty(v reflect.Value) bool {
+	return v.IsZero() || v.Kind() == reflect.Pointer && v.Elem().IsZero()
 }
 
 // each visits the structs of the node's type in a value: itself, the items of a list, the
@@ -256,15 +264,15 @@ func (n *gatedNode) each(v reflect.Value, do func(m *gatedMember, v reflect.Valu
 // of returns what a kind with a Go type loses.
 func (g *Gated) of(t reflect.Type) *gatedNode {
 	g.mu.RLock()
-	n, known := g.built[t]
+	n, known := g.kinds[t]
 	g.mu.RUnlock()
 	if known {
 		return n
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n, _ = g.build(t, nil, map[reflect.Type]bool{})
-	g.built[t] = n
+	n, _ = g.build(t, g.off[nameOf(t)+"!"], map[reflect.Type]bool{})
+	g.kinds[t] = n
 	return n
 }
 
@@ -289,7 +297,7 @@ func (g *Gated) build(t reflect.Type, also []gatedField, open map[reflect.Type]b
 			switch {
 			case f.field != field.name:
 			case f.inner != "":
-				inside = append(inside, gatedField{field: f.inner, value: f.value, gates: f.gates})
+				inside = append(inside, gatedField{field: f.inner, with: f.with, value: f.value, gates: f.gates})
 			default:
 				m := gatedMember{index: field.index, name: field.name, gate: f.gates[0], value: f.value, quiet: f.quiet, with: indexOf(field.of, f.with)}
 				n.members = append(n.members, m)
