@@ -9,19 +9,14 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
-	"flag"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
+	"svc.dev/svc/hack/pinned"
 	"svc.dev/svc/internal/featuregates"
-	"svc.dev/svc/internal/releases"
 )
 
 const file = "internal/featuregates/zz_generated.gates.txt"
@@ -29,42 +24,28 @@ const file = "internal/featuregates/zz_generated.gates.txt"
 //go:embed *.go *.txt
 var inputs embed.FS
 
-func main() {
-	force := flag.Bool("force", false, "generate the table even if its inputs have not changed")
-	flag.Parse()
-	if err := generate(*force); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", file, err)
-		os.Exit(1)
-	}
-}
+func main() { pinned.Main(file, inputs, generate) }
 
-func generate(force bool) error {
-	digest, err := digestOf(inputs)
-	if err != nil {
-		return err
-	}
-	present, err := os.ReadFile(file)
-	if err == nil && releases.Digest(string(present)) == digest && !force {
-		return nil
-	}
+// generate returns the table.
+func generate(digest string) ([]byte, error) {
 	histories, err := readFacts()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	modules, err := readModules()
+	modules, err := pinned.Modules(inputs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, m := range modules {
-		gates, err := m.gates()
+		gates, err := gatesOf(m)
 		if err != nil {
-			return fmt.Errorf("%s@%s: %w", m.path, m.version, err)
+			return nil, err
 		}
 		for name, spec := range gates {
 			if histories[name] == nil {
 				histories[name] = featuregates.History{}
 			}
-			histories[name][m.release] = spec
+			histories[name][m.Release] = spec
 		}
 	}
 	var out bytes.Buffer
@@ -72,7 +53,7 @@ func generate(force bool) error {
 	for _, name := range slices.Sorted(maps.Keys(histories)) {
 		fmt.Fprintf(&out, "%s %s\n", name, histories[name])
 	}
-	return os.WriteFile(file, out.Bytes(), 0o644)
+	return out.Bytes(), nil
 }
 
 // readFacts reads facts.txt, whose lines are those of the table.
@@ -87,21 +68,4 @@ func readFacts() (map[string]featuregates.History, error) {
 		lines.WriteString(strings.TrimSpace(fact) + "\n")
 	}
 	return featuregates.Parse(lines.String())
-}
-
-// digestOf returns a hash of the names and contents of all files.
-func digestOf(files fs.FS) (string, error) {
-	h := sha256.New()
-	names, err := fs.Glob(files, "*")
-	if err != nil {
-		return "", err
-	}
-	for _, name := range names {
-		content, err := fs.ReadFile(files, name)
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(h, "%s %d\n%s", name, len(content), content)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -2,71 +2,36 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"svc.dev/svc/hack/pinned"
 	"svc.dev/svc/internal/featuregates"
 	"svc.dev/svc/internal/releases"
 )
 
-// module is the source of one release, with the hash that go.sum would have for it.
-type module struct {
-	path, version, sum string
-	release            releases.Release
-}
-
-// readModules reads modules.txt.
-func readModules() ([]module, error) {
-	content, err := inputs.ReadFile("modules.txt")
-	if err != nil {
-		return nil, err
-	}
-	var modules []module
-	for line := range strings.Lines(string(content)) {
-		words := strings.Fields(line)
-		if len(words) == 0 || words[0] == "#" {
-			continue
-		}
-		if len(words) != 3 {
-			return nil, fmt.Errorf("modules.txt: %q is not a module, a version and a hash", line)
-		}
-		r, err := releases.ParseRelease(strings.Replace(words[1], "v0.", "v1.", 1)) // of a library
-		if err != nil {
-			return nil, fmt.Errorf("modules.txt: %w", err)
-		}
-		modules = append(modules, module{path: words[0], version: words[1], sum: words[2], release: r})
-	}
-	return modules, nil
-}
-
-// gates downloads the module, and returns its gates.
-func (m module) gates() (gates map[string]featuregates.Spec, err error) {
+// gatesOf downloads a module, and returns its gates.
+func gatesOf(m pinned.Module) (gates map[string]featuregates.Spec, err error) {
 	cache, err := os.MkdirTemp("", "svc-gates-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(cache)) }()
-	cmd := exec.Command("go", "mod", "download", "-json", m.path+"@"+m.version)
-	cmd.Dir = os.TempDir() // outside of this module, whose go.sum it would extend
-	cmd.Env = append(os.Environ(), "GOMODCACHE="+cache, "GOFLAGS=-modcacherw")
-	out, err := cmd.Output()
-	var got struct{ Dir, Sum, Error string }
-	if jsonErr := json.Unmarshal(out, &got); err != nil || jsonErr != nil {
-		return nil, fmt.Errorf("download: %w: %s", errors.Join(err, jsonErr), got.Error)
+	dir, err := m.Download(cache)
+	if err != nil {
+		return nil, err
 	}
-	if got.Sum != m.sum {
-		return nil, fmt.Errorf("it has the hash %s, and modules.txt pins %s", got.Sum, m.sum)
+	if gates, err = read(filepath.Join(dir, "pkg", "features"), m.Release); err != nil {
+		return nil, fmt.Errorf("%s@%s: %w", m.Path, m.Version, err)
 	}
-	return read(filepath.Join(got.Dir, "pkg", "features"), m.release)
+	return gates, nil
 }
 
 // read returns the gates that the files of a folder declare for a release.

@@ -8,14 +8,9 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
-	"flag"
-	"fmt"
-	"io/fs"
-	"os"
 
+	"svc.dev/svc/hack/pinned"
 	"svc.dev/svc/internal/releases"
 )
 
@@ -24,67 +19,36 @@ const file = "internal/releases/zz_generated.table.txt"
 //go:embed *.go *.txt
 var inputs embed.FS
 
-func main() {
-	force := flag.Bool("force", false, "generate the table even if its inputs have not changed")
-	flag.Parse()
-	if err := generate(*force); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", file, err)
-		os.Exit(1)
-	}
-}
+func main() { pinned.Main(file, inputs, generate) }
 
-func generate(force bool) error {
-	digest, err := digestOf(inputs)
-	if err != nil {
-		return err
-	}
-	present, err := os.ReadFile(file)
-	if err == nil && releases.Digest(string(present)) == digest && !force {
-		return nil
-	}
+// generate returns the table.
+func generate(digest string) ([]byte, error) {
 	facts, err := readFacts()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	modules, err := readModules()
+	modules, err := pinned.Modules(inputs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all := map[releases.Release]*source{}
 	for _, m := range modules {
-		if all[m.release] == nil {
-			all[m.release] = &source{release: m.release, packages: map[string]*pkg{}}
+		if all[m.Release] == nil {
+			all[m.Release] = &source{release: m.Release, packages: map[string]*pkg{}}
 		}
-		dir, err := m.download()
+		dir, err := m.Download("")
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := all[m.release].read(m.path, dir); err != nil {
-			return err
+		if err := all[m.Release].read(m.Path, dir); err != nil {
+			return nil, err
 		}
 	}
 	kinds, types, err := merge(all, facts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var out bytes.Buffer
 	releases.Write(&out, digest, kinds, types)
-	return os.WriteFile(file, out.Bytes(), 0o644)
-}
-
-// digestOf returns a hash of the names and contents of all files.
-func digestOf(files fs.FS) (string, error) {
-	h := sha256.New()
-	names, err := fs.Glob(files, "*")
-	if err != nil {
-		return "", err
-	}
-	for _, name := range names {
-		content, err := fs.ReadFile(files, name)
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(h, "%s %d\n%s", name, len(content), content)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return out.Bytes(), nil
 }
