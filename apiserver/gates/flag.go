@@ -1,6 +1,7 @@
 package gates
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/featuregate"
+	featuremetrics "k8s.io/component-base/metrics/prometheus/feature"
 
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/release/fields"
@@ -19,9 +21,39 @@ import (
 // Acts reports whether the API server or one of its libraries acts on a gate. Of the
 // release's other gates, the features are always on or belong to other programs.
 func Acts(name string) bool {
-	return slices.Contains(Own(), featuregate.Feature(name)) || fields.ActsOn(name) || release.ActsOn(name) || slices.Contains([]string{
-		string(APIPriorityAndFairness), "APIResponseCompression", "APIServerIdentity", "OpenAPIEnums", "StorageVersionHash", "UnknownVersionInteroperabilityProxy", "WatchList",
-	}, name)
+	return slices.Contains(Own(), featuregate.Feature(name)) || fields.ActsOn(name) || release.ActsOn(name) || slices.Contains(ofLibraries, name)
+}
+
+// ofLibraries are the gates on which the libraries act.
+var ofLibraries = []string{
+	string(APIPriorityAndFairness), "APIResponseCompression", "APIServerIdentity", "OpenAPIEnums", "StorageVersionHash", "UnknownVersionInteroperabilityProxy", "WatchList",
+}
+
+// Record sets the metric kubernetes_feature_enabled for svc's own gates and those of a
+// release, with the values that have been set in set.
+func Record(ctx context.Context, r releases.Release, set featuregate.FeatureGate) error {
+	gates, err := At(r, set)
+	if err != nil {
+		return err
+	}
+	all, err := featuregates.At(r)
+	if err != nil {
+		return err
+	}
+	for _, gate := range all {
+		decides := gates
+		if slices.Contains(ofLibraries, gate.Name) {
+			decides = set
+		}
+		featuremetrics.RecordFeatureInfo(ctx, gate.Name, string(gate.Spec().PreRelease), decides.Enabled(featuregate.Feature(gate.Name)))
+	}
+	for name, stage := range map[featuregate.Feature]string{featuregates.AllAlpha: string(featuregate.Alpha), featuregates.AllBeta: string(featuregate.Beta)} {
+		featuremetrics.RecordFeatureInfo(ctx, string(name), stage, gates.Enabled(name))
+	}
+	for _, name := range Own() {
+		featuremetrics.RecordFeatureInfo(ctx, string(name), string(featuregate.Beta), set.Enabled(name))
+	}
+	return nil
 }
 
 // AddFlag adds the flag --feature-gates, which sets gates. The help has those on which

@@ -1,12 +1,16 @@
 package gates
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/metrics/legacyregistry"
+	featuremetrics "k8s.io/component-base/metrics/prometheus/feature"
 
 	"svc.dev/svc/internal/featuregates"
 )
@@ -49,4 +53,40 @@ func parse(set featuregate.MutableFeatureGate, value string) error {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	AddFlag(flags, set, Acts)
 	return flags.Parse([]string{"--feature-gates=" + value})
+}
+
+func TestTheMetricHasTheGatesOfTheRelease(t *testing.T) {
+	t.Cleanup(featuremetrics.ResetFeatureInfoMetric)
+	if err := Set(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Record(t.Context(), 36, utilfeature.DefaultFeatureGate); err != nil {
+		t.Fatal(err)
+	}
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, family := range families {
+		if family.GetName() != "kubernetes_feature_enabled" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, label := range m.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			got[labels["name"]] = fmt.Sprint(labels["stage"], " ", m.GetGauge().GetValue())
+		}
+	}
+	for name, want := range map[string]string{
+		"SidecarContainers": " 1", "MaxUnavailableStatefulSet": "BETA 0", "ClusterTrustBundle": "BETA 0", "SvcFastJSON": "BETA 1", "AllAlpha": "ALPHA 0",
+		"WatchList":                 "BETA 0", // svc leaves it off
+		"ProxyTerminatingEndpoints": "",
+	} {
+		if got[name] != want {
+			t.Errorf("%s: %q, want %q", name, got[name], want)
+		}
+	}
 }

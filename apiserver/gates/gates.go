@@ -64,7 +64,8 @@ func Validate(enabled featuregate.FeatureGate) []error {
 // Set adds svc's own gates, which are on, and those of all releases that the libraries
 // do not have, and sets the defaults of the libraries' gates, which are global. A
 // program or a test suite calls it once, before it defines flags. The added gates have the
-// defaults of release 1.28 and can all be set: At finds out what a release allows.
+// defaults of release 1.28, no stage of a release, and can all be set: At finds out what a
+// release allows.
 //
 // Streaming lists are alpha and off in the specification (document 1, sections 4
 // and 9), so svc's own clients do not ask for them, and so is the proxy to API
@@ -77,9 +78,9 @@ func Set() error {
 		own[feature] = featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
 	}
 	libraries := utilfeature.DefaultMutableFeatureGate.GetAll()
-	specs := map[string]featuregate.FeatureSpec{}
+	on := map[string]bool{} // off, if 1.28 does not have it
 	for _, gate := range featuregates.All() {
-		specs[gate.Name] = gate.Spec()
+		on[gate.Name] = gate.Default
 	}
 	ever, err := featuregates.Ever()
 	if err != nil {
@@ -87,9 +88,7 @@ func Set() error {
 	}
 	for _, name := range ever {
 		if _, has := libraries[featuregate.Feature(name)]; !has {
-			spec := specs[name] // off, if 1.28 does not have it
-			spec.LockToDefault = false
-			own[featuregate.Feature(name)] = spec
+			own[featuregate.Feature(name)] = featuregate.FeatureSpec{Default: on[name], PreRelease: featuregate.Alpha}
 		}
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.Add(own); err != nil {

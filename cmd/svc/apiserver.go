@@ -36,7 +36,9 @@ same time. Its flags are those of kube-apiserver.`,
 				return err
 			}
 			opts.Metrics = healthserver.Metrics()
-			setMetrics(opts)
+			if err := setMetrics(cmd.Context(), opts); err != nil {
+				return err
+			}
 			server, err := apiserver.New(opts)
 			if err != nil {
 				return err

@@ -209,7 +209,9 @@ func (u *up) setDefaults(cmd *cobra.Command, embeddedEtcd bool) error {
 		}
 	}
 	u.server.Metrics = healthserver.Metrics() // the controllers have no port of their own
-	setMetrics(u.server)
+	if err := setMetrics(cmd.Context(), u.server); err != nil {
+		return err
+	}
 	// The API server and the controllers both have this flag.
 	if err := u.controllers.Set("service-cluster-ip-range", u.server.Network.ServiceClusterIPRange); err != nil {
 		return err
