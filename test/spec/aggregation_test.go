@@ -41,6 +41,12 @@ var _ = Describe("Aggregated servers", func() {
 				ContainElement(And(HaveKeyWithValue("type", "Available"), HaveKeyWithValue("status", status), HaveKeyWithValue("reason", reason)))))
 		}).Should(Succeed())
 	}
+	served := func(ctx context.Context, name, version string) {
+		GinkgoHelper()
+		Eventually(ctx, func() int {
+			return send(ctx, launch.Request{Method: "GET", Path: "/apis/" + name + ".example.com/" + version + "/widgets"}).Status
+		}).Should(Equal(200))
+	}
 	// others expects that the other groups are served and discovered as without the
 	// aggregated server.
 	others := func(ctx context.Context) {
@@ -106,13 +112,13 @@ var _ = Describe("Aggregated servers", func() {
 		register(ctx, "upgraded", address, "v1", "v2")
 		for _, version := range []string{"v1", "v2"} {
 			available(ctx, "upgraded", version, "True", "Passed")
-			get(ctx, "/apis/upgraded.example.com/"+version+"/widgets")
+			served(ctx, "upgraded", version) // the proxy reads the condition from a watch
 		}
 		unregister(ctx, "upgraded", "v1")
 		Eventually(ctx, func() int {
 			return send(ctx, launch.Request{Method: "GET", Path: "/apis/upgraded.example.com/v1/widgets"}).Status
 		}).Should(Equal(404))
-		get(ctx, "/apis/upgraded.example.com/v2/widgets")
+		served(ctx, "upgraded", "v2")
 		others(ctx)
 	})
 })
