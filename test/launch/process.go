@@ -89,27 +89,57 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// FreePort is a TCP port on the loopback interface that nothing listens on.
+// FreePort returns a TCP port at which nothing listens. It stays free, also while what
+// listens at it is down: no connection and no listener on port 0 gets a port of these, which
+// are below those that systems give away, and outside of the range of node ports. Each
+// process of tests takes its own ones, each once before the first one again.
 func FreePort() (string, error) {
-	ports, err := FreePorts(1)
-	if err != nil {
-		return "", err
+	ports.mu.Lock()
+	defer ports.mu.Unlock()
+	for range lastPort - firstPort {
+		if ports.next == 0 {
+			ports.next = firstPort + os.Getpid()%portBlocks*portsPerProcess
+		}
+		port := ports.next
+		if ports.next++; ports.next == lastPort {
+			ports.next = firstPort
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
+		if err == nil {
+			return strconv.Itoa(port), l.Close()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return "", err
+		}
 	}
-	return ports[0], nil
+	return "", fmt.Errorf("all ports from %d to %d are in use", firstPort, lastPort-1)
 }
 
-// FreePorts are n different ones.
+// FreePorts returns n different ones.
 func FreePorts(n int) ([]string, error) {
-	var ports []string
+	var found []string
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := FreePort()
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // not before all are found
-		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+		found = append(found, port)
 	}
-	return ports, nil
+	return found, nil
+}
+
+// The ports that FreePort returns, from firstPort to before lastPort: a process begins with
+// one of the blocks.
+const (
+	firstPort, lastPort = 12000, 30000
+	portsPerProcess     = 100
+	portBlocks          = (lastPort - firstPort) / portsPerProcess
+)
+
+// ports is where FreePort goes on.
+var ports struct {
+	mu   sync.Mutex
+	next int
 }
 
 // output collects what a process writes.
