@@ -41,18 +41,18 @@ var _ = Describe("Aggregated servers", func() {
 				ContainElement(And(HaveKeyWithValue("type", "Available"), HaveKeyWithValue("status", status), HaveKeyWithValue("reason", reason)))))
 		}).Should(Succeed())
 	}
-	served := func(ctx context.Context, name, version string) {
+	// answers waits until the requests of a version get a status: the proxy reads APIServices
+	// and their conditions from a watch.
+	answers := func(ctx context.Context, name, version string, status int) {
 		GinkgoHelper()
-		Eventually(ctx, func() int {
-			return send(ctx, launch.Request{Method: "GET", Path: "/apis/" + name + ".example.com/" + version + "/widgets"}).Status
-		}).Should(Equal(200))
+		soon(ctx, launch.Request{Method: "GET", Path: "/apis/" + name + ".example.com/" + version + "/widgets"}, status)
 	}
 	// others expects that the other groups are served and discovered as without the
 	// aggregated server.
 	others := func(ctx context.Context) {
 		GinkgoHelper()
 		get(ctx, "/apis/apps/v1/namespaces/default/deployments")
-		Expect(send(ctx, launch.Request{Method: "GET", Path: "/readyz"}).Status).To(Equal(200))
+		soon(ctx, launch.Request{Method: "GET", Path: "/readyz"}, 200)
 		found := parse(send(ctx, launch.Request{Method: "GET", Path: "/apis", Accept: "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}), 200)
 		for _, group := range found["items"].([]any) {
 			if metadataOf(group.(object))["name"] == "apps" {
@@ -87,7 +87,7 @@ var _ = Describe("Aggregated servers", func() {
 	It("one that does not answer is unavailable: its requests get 503, and no other", func(ctx SpecContext) {
 		register(ctx, "dead", "https://127.0.0.1:1", "v1")
 		available(ctx, "dead", "v1", "False", "FailedDiscoveryCheck")
-		Expect(send(ctx, launch.Request{Method: "GET", Path: "/apis/dead.example.com/v1/widgets"}).Status).To(Equal(503))
+		answers(ctx, "dead", "v1", 503)
 		others(ctx)
 	})
 	It("one that answers slowly is unavailable, and delays no other", func(ctx SpecContext) {
@@ -98,7 +98,7 @@ var _ = Describe("Aggregated servers", func() {
 		register(ctx, "tardy", address, "v1")
 		others(ctx) // while it is asked
 		available(ctx, "tardy", "v1", "False", "FailedDiscoveryCheck")
-		Expect(send(ctx, launch.Request{Method: "GET", Path: "/apis/tardy.example.com/v1/widgets"}).Status).To(Equal(503))
+		answers(ctx, "tardy", "v1", 503)
 	})
 	It("one whose discovery claims another group gets no more than its own", func(ctx SpecContext) {
 		address, _ := backend(discovery("apps/v1"))
@@ -112,13 +112,11 @@ var _ = Describe("Aggregated servers", func() {
 		register(ctx, "upgraded", address, "v1", "v2")
 		for _, version := range []string{"v1", "v2"} {
 			available(ctx, "upgraded", version, "True", "Passed")
-			served(ctx, "upgraded", version) // the proxy reads the condition from a watch
+			answers(ctx, "upgraded", version, 200)
 		}
 		unregister(ctx, "upgraded", "v1")
-		Eventually(ctx, func() int {
-			return send(ctx, launch.Request{Method: "GET", Path: "/apis/upgraded.example.com/v1/widgets"}).Status
-		}).Should(Equal(404))
-		served(ctx, "upgraded", "v2")
+		answers(ctx, "upgraded", "v1", 404)
+		answers(ctx, "upgraded", "v2", 200)
 		others(ctx)
 	})
 })

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -52,9 +53,16 @@ var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
 	}
 
 	Describe("Document 1, section 4: streaming lists", Ordered, func() {
-		stream := func(ctx context.Context, query string) []object {
+		stream := func(ctx context.Context, query string, whole func([]object) bool) []object {
 			GinkgoHelper()
-			return events(to(ctx, launch.Request{Method: "GET", Path: maps + "?watch=1&timeoutSeconds=1&sendInitialEvents=true" + query}))
+			return watched(ctx, configured, maps+"?sendInitialEvents=true"+query, whole)
+		}
+		synced := func(event object) bool {
+			if event["type"] != "BOOKMARK" {
+				return false
+			}
+			_, marks := metadataOf(event["object"].(object))["annotations"]
+			return marks
 		}
 		var version string
 		BeforeAll(func(ctx SpecContext) {
@@ -63,7 +71,9 @@ var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
 		})
 		It("begins with ADDED for each object, and one BOOKMARK with the version", func(ctx SpecContext) {
 			for _, query := range []string{"", "&resourceVersion=", "&resourceVersion=0", "&resourceVersion=" + version} {
-				seen := stream(ctx, "&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"+query)
+				seen := stream(ctx, "&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"+query, func(seen []object) bool {
+					return slices.ContainsFunc(seen, synced)
+				})
 				added, ended := 0, false
 				for _, event := range seen {
 					switch event["type"] {
@@ -73,7 +83,7 @@ var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
 					case "BOOKMARK":
 						Expect(event["object"]).To(And(HaveLen(3), HaveKeyWithValue("kind", "ConfigMap"), HaveKey("apiVersion")), "metadata is all else")
 						meta := metadataOf(event["object"].(object))
-						if _, marks := meta["annotations"]; marks {
+						if synced(event) {
 							if query != "&resourceVersion=0" {
 								order, err := resourceversion.CompareResourceVersion(meta["resourceVersion"].(string), version)
 								Expect(err).NotTo(HaveOccurred())
@@ -91,7 +101,7 @@ var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
 			}
 		})
 		It("has no BOOKMARK unless it is asked for", func(ctx SpecContext) {
-			for _, event := range stream(ctx, "&resourceVersionMatch=NotOlderThan") {
+			for _, event := range stream(ctx, "&resourceVersionMatch=NotOlderThan", atLeast(2)) {
 				Expect(event["type"]).To(Equal("ADDED"))
 			}
 		})
@@ -122,7 +132,7 @@ var _ = Describe("Documents 1 and 2: rules that need a flag", Ordered, func() {
 			expired(maps + "?limit=1&continue=" + token)
 			expired(maps + "?resourceVersionMatch=Exact&resourceVersion=" + version)
 			// The history of a kind begins with its first list.
-			seen := events(to(ctx, launch.Request{Method: "GET", Path: "/api/v1/namespaces/default/secrets?watch=1&timeoutSeconds=5&resourceVersion=1"}))
+			seen := watched(ctx, configured, "/api/v1/namespaces/default/secrets?resourceVersion=1", atLeast(1))
 			Expect(seen).To(HaveLen(1))
 			Expect(seen[0]).To(And(HaveKeyWithValue("type", "ERROR"), HaveKeyWithValue("object", HaveKeyWithValue("code", BeEquivalentTo(410)))))
 		})

@@ -66,7 +66,7 @@ var _ = Describe("Custom resources over time", func() {
 			g.Expect(resp.Body).To(ContainSubstring("conversion webhook for converted.example.com/v1, Kind=Thing failed"))
 		}).Should(Succeed())
 		Expect(get(ctx, path+"/t")["spec"]).To(HaveKey("a"))
-		Expect(send(ctx, launch.Request{Method: "GET", Path: "/readyz"}).Status).To(Equal(200))
+		soon(ctx, launch.Request{Method: "GET", Path: "/readyz"}, 200)
 	})
 
 	It("an object that a stricter schema does not allow may be changed elsewhere", func(ctx SpecContext) {
@@ -93,8 +93,7 @@ var _ = Describe("Custom resources over time", func() {
 		create(ctx, path, strings.Replace(thing("selected", "v1", `{"color":"red"}`), `"t"`, `"other"`, 1))
 		list := get(ctx, path+"?fieldSelector=spec.color%3Dblue")
 		Expect(list["items"]).To(HaveLen(1))
-		watched := send(ctx, launch.Request{Method: "GET", Path: path + "?watch=1&timeoutSeconds=1&fieldSelector=spec.color%3Dblue"})
-		Expect(strings.Count(watched.Body, "\n")).To(Equal(1), watched.Body)
+		Expect(watched(ctx, server, path+"?fieldSelector=spec.color%3Dblue", atLeast(1))).To(HaveLen(1))
 		failed(send(ctx, launch.Request{Method: "GET", Path: path + "?fieldSelector=spec.size%3D1"}), 400)
 	})
 

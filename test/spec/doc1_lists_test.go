@@ -27,6 +27,7 @@ var _ = Describe("Document 1, section 4: lists", Ordered, func() {
 			Expect(err).NotTo(HaveOccurred())
 			version = made.ResourceVersion
 		}
+		get(ctx, path+"?resourceVersion="+version) // the cache has all of them from here on
 	})
 	list := func(ctx SpecContext, query string) (meta object, items []any) {
 		GinkgoHelper()

@@ -83,13 +83,17 @@ func readZoo() []object {
 	}
 }
 
-// served returns the resources of kinds that a server serves.
+// servedKinds returns the resources of kinds that a server serves.
 func servedKinds(config *launch.Server) map[schema.GroupVersionKind]metav1.APIResource {
 	GinkgoHelper()
 	client, err := kubernetes.NewForConfig(config.Config)
 	Expect(err).NotTo(HaveOccurred())
-	_, lists, err := client.Discovery().ServerGroupsAndResources()
-	Expect(err).NotTo(HaveOccurred())
+	var lists []*metav1.APIResourceList
+	Eventually(func() error { // metrics.k8s.io is registered after the start
+		var err error
+		_, lists, err = client.Discovery().ServerGroupsAndResources()
+		return err
+	}).Should(Succeed())
 	kinds := map[schema.GroupVersionKind]metav1.APIResource{}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -194,7 +198,7 @@ var _ = Describe("Document 2, section 9: each release", func() {
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(os.RemoveAll, dir)
 			s := up(ctx, filepath.Join(dir, "data"), fmt.Sprintf("--release=%v", r))
-			Expect(differFromTable(s, table, r)).To(BeEmpty())
+			Eventually(ctx, func() []string { return differFromTable(s, table, r) }).Should(BeEmpty())
 			Expect(tryZoo(ctx, s, table, r)).To(BeEmpty())
 		})
 	}

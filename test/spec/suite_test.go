@@ -5,6 +5,7 @@ package spec
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -90,6 +91,25 @@ func send(ctx context.Context, r launch.Request) launch.Response {
 	resp, err := launch.Send(ctx, server.Config, r)
 	Expect(err).NotTo(HaveOccurred(), "%s %s", r.Method, r.Path)
 	return resp
+}
+
+// watched returns the events of a watch of a server, whose path has a query. The server
+// ends the watch after a second or, if whole does not hold then, after twice as long: a busy
+// server sends later what is to be sent.
+func watched(ctx context.Context, s *launch.Server, path string, whole func(seen []object) bool) []object {
+	GinkgoHelper()
+	for seconds := 1; ; seconds *= 2 {
+		resp, err := launch.Send(ctx, s.Config, launch.Request{Method: "GET", Path: fmt.Sprintf("%s&watch=1&timeoutSeconds=%d", path, seconds)})
+		Expect(err).NotTo(HaveOccurred(), path)
+		if seen := events(resp); whole(seen) || seconds > int(launch.Patience/time.Second) {
+			return seen
+		}
+	}
+}
+
+// atLeast returns a condition of watched: n events.
+func atLeast(n int) func([]object) bool {
+	return func(seen []object) bool { return len(seen) >= n }
 }
 
 // get reads a path of the suite's server as JSON and expects status 200.
