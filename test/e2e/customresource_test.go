@@ -21,9 +21,12 @@ var _ = Describe("custom resources", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		k = newSandbox(ctx)
 		Expect(k.run("apply", "-f", "testdata/crd.yaml")).To(Equal("customresourcedefinition.apiextensions.k8s.io/gadgets.e2e.example.com created\n"))
-		DeferCleanup(func() { k.run("delete", "-f", "testdata/crd.yaml") })
+		DeferCleanup(func() {
+			k.run("delete", "-f", "testdata/crd.yaml")
+			Eventually(k.resources).ShouldNot(ContainElement(HavePrefix("gadgets ")), "other specs read what is discovered")
+		})
 		k.run("wait", "crd/gadgets.e2e.example.com", "--for=condition=Established", "--timeout=3m")
-		Eventually(func() string { return k.run("api-resources", "--api-group=e2e.example.com", "-o", "name") }).Should(Equal("gadgets.e2e.example.com\n"))
+		Eventually(k.resources).Should(ContainElement(HavePrefix("gadgets ")))
 	})
 
 	It("are applied, with their defaults", func() {

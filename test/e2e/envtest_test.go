@@ -166,6 +166,7 @@ var _ = Describe("A controller's test suite", func() {
 		logged := func() string { return string(log.Contents()) }
 		env := &envtest.Environment{
 			CRDs:                     []*apiextensionsv1.CustomResourceDefinition{greetings()},
+			CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: launch.Patience},
 			ControlPlaneStartTimeout: launch.Patience,
 			ControlPlaneStopTimeout:  launch.Patience,
 		}

@@ -77,7 +77,7 @@ var _ = Describe("identity", func() {
 		k.run("create", "serviceaccount", "unused")
 		Expect(k.fails("", append(n1, "create", "token", "unused")...)).To(ContainSubstring("no relationship found"))
 		k.run("delete", "pod", "on-n1", "--grace-period=0", "--force")
-		Eventually(func() string { return k.fails("", append(n1, "get", "secret", "mine")...) }).Should(ContainSubstring("no relationship found"))
+		Eventually(k.unless(append(n1, "get", "secret", "mine")...)).Should(ContainSubstring("no relationship found"))
 	})
 
 	It("grants by role bindings", func(ctx SpecContext) {
@@ -93,6 +93,12 @@ var _ = Describe("identity", func() {
 
 	DescribeTable("lets anonymous users read health and version, and nothing else", func(path, token string, status int) {
 		answer := send(request{method: http.MethodGet, path: path, token: token, anonymous: true})
+		if status == 200 { // a busy server may be unhealthy for a moment
+			Eventually(func() int {
+				answer = send(request{method: http.MethodGet, path: path, token: token, anonymous: true})
+				return answer.status
+			}).ShouldNot(Equal(500))
+		}
 		Expect(answer.status).To(Equal(status), answer.body)
 	},
 		Entry(nil, "/livez", "", 200),

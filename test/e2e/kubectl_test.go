@@ -97,6 +97,34 @@ func (s *sandbox) field(jsonPath string, args ...string) string {
 	return s.run(append([]string{"get", "-o", "jsonpath=" + jsonPath}, args...)...)
 }
 
+// resources returns the rows of kubectl api-resources, with one space between the columns.
+// Soon after a change of definitions and APIServices it may lack some, or be an error.
+func (s *sandbox) resources(g Gomega) []string {
+	GinkgoHelper()
+	return rows(s.out("", "api-resources", "--no-headers")(g))
+}
+
+// unless is the error output of a command that is to fail soon; it is empty while the
+// command succeeds.
+func (s *sandbox) unless(args ...string) func() string {
+	return func() string {
+		_, errOut, err := s.try("", args...)
+		if err == nil {
+			return ""
+		}
+		return errOut
+	}
+}
+
+// out is the output of a command that is to succeed soon.
+func (s *sandbox) out(stdin string, args ...string) func(Gomega) string {
+	return func(g Gomega) string {
+		out, errOut, err := s.try(stdin, args...)
+		g.Expect(err).NotTo(HaveOccurred(), "%s%s", out, errOut)
+		return out
+	}
+}
+
 // with is the same sandbox with more environment variables.
 func (s *sandbox) with(env ...string) *sandbox {
 	changed := *s

@@ -91,7 +91,7 @@ var _ = Describe("every kind", func() {
 		k.afterwards("delete", "--ignore-not-found", "--wait=false", "-f", file)
 		Expect(out).To(And(HaveLen(len(objects)), HaveEach(HaveSuffix(" created"))))
 		expectUnchanged(k.run("apply", "-f", file))
-		Expect(k.run("diff", "-f", file)).To(BeEmpty())
+		Eventually(k.out("", "diff", "-f", file)).Should(BeEmpty()) // the server may yet write the status of definitions and APIServices
 		Expect(lines(k.run("get", "-f", file, "-o", "name"))).To(HaveLen(len(objects)))
 		k.run("get", "-f", file)
 		k.run("get", "-f", file, "-o", "wide")
@@ -100,8 +100,10 @@ var _ = Describe("every kind", func() {
 		Expect(lines(k.run("apply", "--server-side", "--force-conflicts", "-f", file))).To(HaveEach(HaveSuffix(" serverside-applied")))
 		Expect(lines(k.run("label", "-f", file, "changed=yes"))).To(HaveEach(HaveSuffix(" labeled")))
 		Expect(lines(k.run("annotate", "-f", file, "changed=yes"))).To(HaveEach(HaveSuffix(" annotated")))
-		stored := k.run("get", "-f", file, "-o", "yaml")
-		Expect(lines(k.pipe(stored, "replace", "-f", "-"))).To(HaveEach(HaveSuffix(" replaced")))
+		Eventually(func(g Gomega) []string { // or write it in between
+			stored := k.run("get", "-f", file, "-o", "yaml")
+			return lines(k.out(stored, "replace", "-f", "-")(g))
+		}).Should(HaveEach(HaveSuffix(" replaced")))
 
 		deleted := lines(k.run("delete", "--wait=false", "-f", file))
 		Expect(deleted).To(HaveLen(len(objects)))

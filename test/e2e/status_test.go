@@ -31,9 +31,11 @@ var _ = Describe("svc status and svc down", func() {
 			return string(out), err
 		}
 
-		out, err := run("status")
-		Expect(err).NotTo(HaveOccurred(), out)
-		Expect(out).To(And(
+		Eventually(func(g Gomega) string {
+			out, err := run("status")
+			g.Expect(err).NotTo(HaveOccurred(), out)
+			return out
+		}).Should(And(
 			ContainSubstring("data    "+up.DataDir+" (of KUBECONFIG)\n"), ContainSubstring("server  "+up.Config.Host+", "),
 			MatchRegexp(`memory  svc up \d+ MiB`), HaveSuffix("\nNothing is wrong.\n")))
 
@@ -41,12 +43,14 @@ var _ = Describe("svc status and svc down", func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = more.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "silent"}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		out, err = run("status", "-o", "json")
-		Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}))
-		Expect(parse(out)).To(And(HaveKeyWithValue("running", true), HaveKeyWithValue("pid", BeEquivalentTo(up.Pid())),
+		Eventually(func(g Gomega) object {
+			out, err := run("status", "-o", "json")
+			g.Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}))
+			return parse(out)
+		}).Should(And(HaveKeyWithValue("running", true), HaveKeyWithValue("pid", BeEquivalentTo(up.Pid())),
 			HaveKeyWithValue("problems", ConsistOf("node silent is not ready: its agent has not reported yet"))))
 
-		out, err = run("down")
+		out, err := run("down")
 		Expect(err).NotTo(HaveOccurred(), out)
 		Expect(out).To(Equal("svc up has ended; what was written is kept in " + up.DataDir + "\n"))
 		Expect(up.Wait(ctx)).To(BeZero())

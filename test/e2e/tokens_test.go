@@ -77,9 +77,11 @@ var _ = Describe("svc token", func() {
 		id, key, err := jointoken.Parse(words[4])
 		Expect(err).NotTo(HaveOccurred())
 		Expect(words).To(Equal([]string{"svclet", "join", server.Config.Host, "--token", id + "." + key, "--ca-cert-hash", words[6]}))
-		info := send(request{method: http.MethodGet, path: "/api/v1/namespaces/kube-public/configmaps/cluster-info", anonymous: true})
-		Expect(info.status).To(Equal(200), "every client may read it")
-		Expect(info.body).To(ContainSubstring("certificate-authority-data"))
+		Eventually(func(g Gomega) {
+			info := send(request{method: http.MethodGet, path: "/api/v1/namespaces/kube-public/configmaps/cluster-info", anonymous: true})
+			g.Expect(info.status).To(Equal(200), "every client may read it")
+			Expect(info.body).To(ContainSubstring("certificate-authority-data"))
+		}).Should(Succeed())
 	})
 
 	It("does not authenticate with a token of another key, nor with one for signing only", func(ctx SpecContext) {
