@@ -29,7 +29,7 @@ var _ = Describe("tokencleaner and bootstrapsigner", func() {
 		server, err := launch.Up(ctx, filepath.Join(dir, "data"), "--controllers=tokencleaner,bootstrapsigner")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() {
-			_, err := server.Stop(time.Minute)
+			_, err := server.Stop(launch.Patience)
 			Expect(err).NotTo(HaveOccurred())
 		})
 		api := kubernetes.NewForConfigOrDie(server.Config).CoreV1()

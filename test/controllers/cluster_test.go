@@ -49,6 +49,7 @@ func newCluster(ctx context.Context, flags ...string) *cluster {
 	DeferCleanup(c.nodes.Stop)
 	c.startManager(ctx)
 	DeferCleanup(func() { c.manager.Kill() })
+	awaitAccount(ctx, c.client, "default")
 	return c
 }
 

@@ -41,7 +41,7 @@ var _ = Describe("daemonset", func() {
 	It("runs one pod on each node that fits, also on a cordoned one", func(ctx SpecContext) {
 		run(ctx, "cordon", names[0])
 		create(ctx, daemonSet(ns, nil))
-		in(ctx, "rollout", "status", "daemonset/log", "--timeout=2m")
+		in(ctx, "rollout", "status", "daemonset/log", "--timeout=5m")
 		Eventually(where(ctx)).Should(ConsistOf(names))
 		Eventually(func() string { return in(ctx, "describe", "daemonset", "log") }).Should(SatisfyAll(
 			MatchRegexp(`Desired Number of Nodes Scheduled: 3`), MatchRegexp(`Number of Nodes Scheduled with Available Pods: 3`),
@@ -56,23 +56,23 @@ var _ = Describe("daemonset", func() {
 
 	It("rolls out, keeps the history, rolls back and restarts", func(ctx SpecContext) {
 		create(ctx, daemonSet(ns, nil))
-		in(ctx, "rollout", "status", "daemonset/log", "--timeout=2m")
+		in(ctx, "rollout", "status", "daemonset/log", "--timeout=5m")
 		in(ctx, "set", "image", "daemonset/log", "web=web:2")
 		Eventually(imagesOf(ctx, ns)).Should(HaveKey("web:2"))
 		killManager(ctx)
 		startManager(ctx)
-		in(ctx, "rollout", "status", "daemonset/log", "--timeout=2m")
+		in(ctx, "rollout", "status", "daemonset/log", "--timeout=5m")
 		Eventually(imagesOf(ctx, ns)).Should(Equal(map[string]int{"web:2": 3}))
 		Expect(in(ctx, "rollout", "history", "daemonset/log")).To(MatchRegexp(`1 +<none>\n2 +<none>`))
 
 		in(ctx, "rollout", "undo", "daemonset/log")
-		in(ctx, "rollout", "status", "daemonset/log", "--timeout=2m")
+		in(ctx, "rollout", "status", "daemonset/log", "--timeout=5m")
 		Eventually(imagesOf(ctx, ns)).Should(Equal(map[string]int{"web:1": 3}))
 		Expect(in(ctx, "rollout", "history", "daemonset/log")).To(MatchRegexp(`2 +<none>\n3 +<none>`))
 
 		before := podUIDs(ctx, ns)
 		in(ctx, "rollout", "restart", "daemonset/log")
-		in(ctx, "rollout", "status", "daemonset/log", "--timeout=2m")
+		in(ctx, "rollout", "status", "daemonset/log", "--timeout=5m")
 		Eventually(func() bool { return podUIDs(ctx, ns).HasAny(before.UnsortedList()...) }).Should(BeFalse())
 		in(ctx, "patch", "daemonset", "log", `--patch={"spec":{"revisionHistoryLimit":0}}`)
 		Eventually(func() string { return in(ctx, "get", "controllerrevisions", "--no-headers") }).Should(HaveLines(1))
@@ -84,10 +84,10 @@ var _ = Describe("daemonset", func() {
 				MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(0)),
 			}}
 		}))
-		in(ctx, "rollout", "status", "daemonset/log", "--timeout=2m")
+		in(ctx, "rollout", "status", "daemonset/log", "--timeout=5m")
 		pods := follow(ctx, ns)
 		in(ctx, "set", "image", "daemonset/log", "web=web:2")
-		in(ctx, "rollout", "status", "daemonset/log", "--timeout=2m")
+		in(ctx, "rollout", "status", "daemonset/log", "--timeout=5m")
 		Eventually(imagesOf(ctx, ns)).Should(Equal(map[string]int{"web:2": 3}))
 		Expect(pods.fewestReady(3)).To(BeNumerically(">=", 3))
 	})

@@ -27,7 +27,7 @@ var _ = Describe("deployment", func() {
 
 	It("creates its pods, and kubectl rollout status reports the progress", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=3")
-		Expect(in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")).To(ContainSubstring(`deployment "web" successfully rolled out`))
+		Expect(in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")).To(ContainSubstring(`deployment "web" successfully rolled out`))
 		Expect(in(ctx, "get", "deployment", "web", "--no-headers")).To(MatchRegexp(`^web +3/3 +3 +3 `))
 		Eventually(func() string { return in(ctx, "describe", "deployment", "web") }).Should(SatisfyAll(
 			MatchRegexp(`Annotations: +deployment.kubernetes.io/revision: 1`),
@@ -39,29 +39,29 @@ var _ = Describe("deployment", func() {
 		))
 		in(ctx, "scale", "deployment", "web", "--replicas=1")
 		Eventually(func() int { return len(listPods(ctx, ns)) }).Should(Equal(1))
-		in(ctx, "delete", "deployment", "web", "--cascade=foreground", "--timeout=2m")
+		in(ctx, "delete", "deployment", "web", "--cascade=foreground", "--timeout=5m")
 		Expect(listPods(ctx, ns)).To(BeEmpty())
 	})
 
 	It("updates its pods, keeps the history and rolls back", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=4")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		pods := follow(ctx, ns)
 		in(ctx, "set", "image", "deployment/web", "web=web:2")
 		in(ctx, "annotate", "deployment/web", "kubernetes.io/change-cause=second")
-		Expect(in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")).To(ContainSubstring("successfully rolled out"))
+		Expect(in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")).To(ContainSubstring("successfully rolled out"))
 		Eventually(imagesOf(ctx, ns)).Should(Equal(map[string]int{"web:2": 4}))
 		Expect(pods.fewestReady(4)).To(BeNumerically(">=", 3), "one may be unavailable")
 
 		Expect(in(ctx, "rollout", "history", "deployment/web")).To(MatchRegexp(`1 +<none>\n2 +second`))
 		in(ctx, "rollout", "undo", "deployment/web")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		Eventually(imagesOf(ctx, ns)).Should(Equal(map[string]int{"web:1": 4}))
 		Expect(in(ctx, "rollout", "history", "deployment/web")).To(MatchRegexp(`2 +second\n3 +<none>`))
 		Expect(in(ctx, "get", "replicasets", "-o", "jsonpath={.items[*].metadata.annotations.deployment\\.kubernetes\\.io/revision-history}")).To(Equal("1"))
 
 		in(ctx, "rollout", "restart", "deployment/web")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		Expect(in(ctx, "get", "replicasets", "--no-headers")).To(HaveLines(3))
 		in(ctx, "patch", "deployment", "web", `--patch={"spec":{"revisionHistoryLimit":1}}`)
 		Eventually(func() string { return in(ctx, "get", "replicasets", "--no-headers") }).Should(HaveLines(2))
@@ -69,7 +69,7 @@ var _ = Describe("deployment", func() {
 
 	It("pauses and resumes", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=2")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		in(ctx, "rollout", "pause", "deployment/web")
 		Eventually(progress(ctx, ns)).Should(Equal("Unknown DeploymentPaused: Deployment is paused"))
 		in(ctx, "set", "image", "deployment/web", "web=web:2")
@@ -77,16 +77,16 @@ var _ = Describe("deployment", func() {
 		Eventually(imagesOf(ctx, ns)).Should(Equal(map[string]int{"web:1": 3}))
 		Expect(in(ctx, "get", "replicasets", "--no-headers")).To(HaveLines(1))
 		in(ctx, "rollout", "resume", "deployment/web")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		Eventually(imagesOf(ctx, ns)).Should(Equal(map[string]int{"web:2": 3}))
 		Eventually(progress(ctx, ns)).Should(MatchRegexp(`^True NewReplicaSetAvailable: ReplicaSet "web-\w+" has successfully progressed.$`))
 	})
 
 	It("reports a rollout without progress, and keeps the available pods", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=2")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		in(ctx, "patch", "deployment", "web", `--patch={"spec":{"progressDeadlineSeconds":2,"template":{"spec":{"schedulerName":"absent"}}}}`)
-		_, errOut, err := kubectl.Run(ctx, "", "-n", ns, "rollout", "status", "deployment/web", "--timeout=2m")
+		_, errOut, err := kubectl.Run(ctx, "", "-n", ns, "rollout", "status", "deployment/web", "--timeout=5m")
 		Expect(err).To(HaveOccurred())
 		Expect(errOut).To(ContainSubstring(`deployment "web" exceeded its progress deadline`))
 		c := deploymentCondition(ctx, ns, appsv1.DeploymentProgressing)
@@ -95,7 +95,7 @@ var _ = Describe("deployment", func() {
 
 		in(ctx, "patch", "deployment", "web", `--patch={"spec":{"progressDeadlineSeconds":600}}`)
 		in(ctx, "rollout", "undo", "deployment/web")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		Eventually(func() int { return len(listPods(ctx, ns)) }).Should(Equal(2))
 	})
 
@@ -108,37 +108,37 @@ var _ = Describe("deployment", func() {
 	It("runs no old and new pods at the same time with the strategy Recreate", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=3")
 		in(ctx, "patch", "deployment", "web", `--patch={"spec":{"strategy":{"type":"Recreate","rollingUpdate":null}}}`)
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		pods := follow(ctx, ns)
 		in(ctx, "set", "image", "deployment/web", "web=web:2")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		Eventually(imagesOf(ctx, ns)).Should(Equal(map[string]int{"web:2": 3}))
 		Expect(pods.mostImages()).To(Equal(1))
 	})
 
 	It("adopts replica sets that an orphaning deletion has left", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=2")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		before := podUIDs(ctx, ns)
-		in(ctx, "delete", "deployment", "web", "--cascade=orphan", "--timeout=2m")
+		in(ctx, "delete", "deployment", "web", "--cascade=orphan", "--timeout=5m")
 		Eventually(func() string {
 			return in(ctx, "get", "replicasets", "-o", "jsonpath={.items[*].metadata.ownerReferences}")
 		}).Should(BeEmpty())
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=3")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		Expect(in(ctx, "get", "replicasets", "--no-headers")).To(HaveLines(1))
 		Expect(podUIDs(ctx, ns).IsSuperset(before)).To(BeTrue())
 	})
 
 	It("uses another name for a replica set when its own is in use", func(ctx SpecContext) {
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=0")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
-		in(ctx, "delete", "deployment", "web", "--cascade=orphan", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
+		in(ctx, "delete", "deployment", "web", "--cascade=orphan", "--timeout=5m")
 		in(ctx, "label", "replicasets", "--all", "app=other", "--overwrite")
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=1")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
-		Expect(in(ctx, "get", "replicasets", "--no-headers")).To(HaveLines(2))
-		Expect(in(ctx, "get", "deployment", "web", "-o", "jsonpath={.status.collisionCount}")).To(Equal("1"))
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
+		Eventually(func() string { return in(ctx, "get", "replicasets", "--no-headers") }).Should(HaveLines(2))
+		Eventually(func() string { return in(ctx, "get", "deployment", "web", "-o", "jsonpath={.status.collisionCount}") }).Should(Equal("1"))
 	})
 
 	It("makes progress while another client keeps writing the deployment", func(ctx SpecContext) {
@@ -150,18 +150,18 @@ var _ = Describe("deployment", func() {
 			g.Expect(progress(ctx, ns)()).To(HavePrefix("True NewReplicaSetAvailable"))
 		}).Should(Succeed())
 		stop()
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 	})
 
 	It("has exactly its pods when the manager is killed while it creates them", func(ctx SpecContext) {
 		pods := follow(ctx, ns)
 		in(ctx, "create", "deployment", "web", "--image=web:1", "--replicas=0")
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		in(ctx, "scale", "deployment", "web", "--replicas=50")
 		Eventually(pods.seen).WithPolling(time.Millisecond).Should(BeNumerically(">=", 3))
 		manager.Kill()
 		startManager(ctx)
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		// What the killed manager has asked for was done before the next one began.
 		Eventually(pods.seen).Should(Equal(50))
 		Expect(pods.most()).To(Equal(50))
@@ -170,7 +170,7 @@ var _ = Describe("deployment", func() {
 		Eventually(imagesOf(ctx, ns)).WithPolling(5 * time.Millisecond).Should(HaveKey("web:2"))
 		manager.Kill()
 		startManager(ctx)
-		in(ctx, "rollout", "status", "deployment/web", "--timeout=2m")
+		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		Eventually(imagesOf(ctx, ns)).Should(Equal(map[string]int{"web:2": 50}))
 		Expect(pods.fewestReady(50)).To(BeNumerically(">=", 50-12), "a quarter may be unavailable")
 	})

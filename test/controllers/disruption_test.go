@@ -6,6 +6,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/test/launch"
 )
 
 var _ = Describe("disruption", func() {
@@ -33,10 +37,14 @@ var _ = Describe("disruption", func() {
 		}
 		Eventually(budget(ctx, ns)).Should(Equal("3 of 3 healthy, needs 2, allows 1: True SufficientPods"))
 
-		_, errOut, err := kubectl.Run(ctx, "", "drain", ns, "--force", "--disable-eviction=false", "--timeout=10s", "--pod-selector=app="+ns)
-		Expect(err).To(HaveOccurred())
-		Expect(errOut).To(ContainSubstring("Cannot evict pod as it would violate the pod's disruption budget."))
+		command, err := kubectl.Command(ctx, "drain", ns, "--force", "--disable-eviction=false", "--pod-selector=app="+ns)
+		Expect(err).NotTo(HaveOccurred())
+		drain, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { drain.Kill().Wait(launch.Patience) })
+		Eventually(drain.Err).Should(gbytes.Say("Cannot evict pod as it would violate the pod's disruption budget."))
 		Eventually(budget(ctx, ns)).Should(Equal("2 of 2 healthy, needs 2, allows 0: False InsufficientPods"))
+		drain.Kill().Wait(launch.Patience)
 
 		By("going on when there are other pods")
 		addNode(ctx, ns+"-2", nil)
@@ -44,7 +52,7 @@ var _ = Describe("disruption", func() {
 			Expect(client.Create(ctx, boundPod(ns, name, ns+"-2"))).To(Succeed())
 		}
 		Eventually(budget(ctx, ns)).Should(Equal("4 of 4 healthy, needs 2, allows 2: True SufficientPods"))
-		run(ctx, "drain", ns, "--force", "--timeout=2m", "--pod-selector=app="+ns)
+		run(ctx, "drain", ns, "--force", "--timeout=5m", "--pod-selector=app="+ns)
 		Eventually(budget(ctx, ns)).Should(Equal("2 of 2 healthy, needs 2, allows 0: False InsufficientPods"))
 	})
 
@@ -164,10 +172,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {replicas: {type: integer}}}, status: {type: object, properties: {replicas: {type: integer}}}}}}
     subresources: {status: {}, scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}
 `
-	_, errOut, err := kubectl.Run(ctx, crd, "apply", "-f", "-")
-	Expect(err).NotTo(HaveOccurred(), errOut)
-	DeferCleanup(func(ctx SpecContext) { run(ctx, "delete", "crd", "fleets.budget.example.com", "--wait=false") })
-	run(ctx, "wait", "--for=condition=Established", "crd/fleets.budget.example.com")
+	define(ctx, "fleets.budget.example.com", crd)
 }
 
 // ownedPod is a pod that another client has created for its owner.

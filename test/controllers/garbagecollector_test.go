@@ -59,6 +59,7 @@ var _ = Describe("garbagecollector", func() {
 		other := owned(ctx, ns, "other")
 		leaf := owned(ctx, ns, "leaf", other, root)
 		widget := widgets.owned(ctx, ns, "leaf", root)
+		widgets.observed(ctx)
 		run(ctx, "-n", ns, "delete", "configmap", "root", "--cascade=orphan")
 		Consistently(func(g Gomega) {
 			g.Expect(client.Get(ctx, ctrlclient.ObjectKeyFromObject(leaf), leaf)).To(Succeed())
@@ -88,6 +89,7 @@ var _ = Describe("garbagecollector", func() {
 		middle := owned(ctx, ns, "middle", widget)
 		leaf := widgets.owned(ctx, ns, "leaf", middle)
 		last := owned(ctx, ns, "last", leaf)
+		widgets.observed(ctx)
 		run(ctx, "-n", ns, "delete", widgets.resource, "root", "--cascade=foreground")
 		for _, obj := range []ctrlclient.Object{last, leaf, middle} {
 			Expect(apierrors.IsNotFound(client.Get(ctx, ctrlclient.ObjectKeyFromObject(obj), obj))).To(BeTrue(), obj.GetName())
@@ -96,6 +98,7 @@ var _ = Describe("garbagecollector", func() {
 		By("removing the kind")
 		widget = widgets.owned(ctx, ns, "again")
 		dependent := owned(ctx, ns, "dependent", widget)
+		widgets.observed(ctx)
 		run(ctx, "delete", "customresourcedefinition", widgets.resource)
 		eventuallyGone(ctx, dependent)
 	})
@@ -165,7 +168,7 @@ var _ = Describe("garbagecollector", func() {
 			dependent.OwnerReferences = references(owner)
 			Expect(client.Update(ctx, dependent)).To(Succeed())
 		}
-		run(ctx, "-n", ns, "delete", "configmap", "one", "--cascade=foreground", "--timeout=2m")
+		run(ctx, "-n", ns, "delete", "configmap", "one", "--cascade=foreground", "--timeout=5m")
 		eventuallyGone(ctx, two)
 		eventuallyGone(ctx, three)
 	})
@@ -187,7 +190,7 @@ var _ = Describe("garbagecollector", func() {
 				Expect(err).NotTo(HaveOccurred())
 			}
 		}()
-		run(ctx, "-n", ns, "delete", "configmap", "root", "--cascade=foreground", "--timeout=2m")
+		run(ctx, "-n", ns, "delete", "configmap", "root", "--cascade=foreground", "--timeout=5m")
 		Eventually(done).Should(BeClosed())
 	})
 
@@ -312,13 +315,21 @@ func newWidgets(ctx SpecContext) widgetKind {
 	}
 	Expect(client.Create(ctx, crd)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(ctrlclient.IgnoreNotFound(client.Delete(ctx, crd))).To(Succeed()) })
-	run(ctx, "wait", "--for=condition=Established", "customresourcedefinition/"+w.resource)
-	// The owner of this one is deleted.
+	run(ctx, "wait", "--for=condition=Established", "customresourcedefinition/"+w.resource, "--timeout=5m")
+	w.observed(ctx)
+	return w
+}
+
+// observed returns when the collector has observed the widgets and the config maps that
+// there are: it watches each kind by itself, and collects these, which are created last.
+func (w widgetKind) observed(ctx SpecContext) {
+	GinkgoHelper()
 	ns := newNamespace(ctx)
 	owner := owned(ctx, ns, "owner")
 	Expect(client.Delete(ctx, owner)).To(Succeed())
-	eventuallyGone(ctx, w.owned(ctx, ns, "collected", owner))
-	return w
+	widget, cm := w.owned(ctx, ns, "collected", owner), owned(ctx, ns, "collected", owner)
+	eventuallyGone(ctx, widget)
+	eventuallyGone(ctx, cm)
 }
 
 // owned creates a widget, as soon as widgets are served.

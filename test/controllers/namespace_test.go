@@ -18,7 +18,7 @@ var _ = Describe("namespace", func() {
 			Expect(client.Create(ctx, configMap(ns, fmt.Sprintf("a-%d", i)))).To(Succeed())
 		}
 		run(ctx, "-n", ns, "create", "deployment", "web", "--image=web")
-		run(ctx, "delete", "namespace", ns, "--timeout=2m")
+		run(ctx, "delete", "namespace", ns, "--timeout=5m")
 		var left corev1.ConfigMapList
 		Expect(client.List(ctx, &left, ctrlclient.InNamespace(ns))).To(Succeed())
 		Expect(left.Items).To(BeEmpty())
@@ -67,7 +67,7 @@ spec:
 
 	It("deletes custom resources, also when their definition is deleted at the same time", func(ctx SpecContext) {
 		ns := newNamespace(ctx)
-		_, errOut, err := kubectl.Run(ctx, `
+		define(ctx, "boxes.namespace.example.com", `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: boxes.namespace.example.com}
@@ -77,11 +77,8 @@ spec:
   names: {plural: boxes, kind: Box}
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
-`, "create", "-f", "-")
-		Expect(err).NotTo(HaveOccurred(), errOut)
-		DeferCleanup(func(ctx SpecContext) { run(ctx, "delete", "crd", "boxes.namespace.example.com", "--ignore-not-found") })
-		run(ctx, "wait", "--for=condition=Established", "crd/boxes.namespace.example.com")
-		_, errOut, err = kubectl.Run(ctx, fmt.Sprintf("apiVersion: namespace.example.com/v1\nkind: Box\nmetadata: {namespace: %s, name: held, finalizers: [example.com/hold]}\n", ns), "create", "-f", "-")
+`)
+		_, errOut, err := kubectl.Run(ctx, fmt.Sprintf("apiVersion: namespace.example.com/v1\nkind: Box\nmetadata: {namespace: %s, name: held, finalizers: [example.com/hold]}\n", ns), "create", "-f", "-")
 		Expect(err).NotTo(HaveOccurred(), errOut)
 
 		run(ctx, "delete", "namespace", ns, "--wait=false")

@@ -7,6 +7,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/test/simulate"
 )
@@ -178,9 +180,19 @@ var _ = Describe("nodes", Ordered, func() {
 		It("does not delete a pod when the taint is removed in time", func(ctx SpecContext) {
 			c.addNodes(ctx, nil, "n1")
 			c.addPod(ctx, "stays", "n1", tolerates("drain", 10))
-			c.run(ctx, "taint", "node", "n1", "drain=now:NoExecute")
-			Consistently(c.printed(ctx, "get", "pod", "stays", "-o", "jsonpath={.metadata.deletionTimestamp}"), "500ms").Should(BeEmpty())
-			c.run(ctx, "taint", "node", "n1", "drain-")
+			// Not by kubectl, whose start may take seconds.
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+			taint := func(taints string) {
+				GinkgoHelper()
+				Expect(c.client.Patch(ctx, node, mergePatch(`{"spec":{"taints":%s}}`, taints))).To(Succeed())
+			}
+			taint(`[{"key":"drain","value":"now","effect":"NoExecute"}]`)
+			Consistently(func() (*metav1.Time, error) {
+				pod := &corev1.Pod{}
+				err := c.client.Get(ctx, ctrlclient.ObjectKey{Namespace: "default", Name: "stays"}, pod)
+				return pod.DeletionTimestamp, err
+			}, "500ms").Should(BeNil())
+			taint("null")
 			Eventually(c.printed(ctx, "get", "events", "--field-selector=reason=TaintManagerEviction,involvedObject.name=stays", "-o", lastEvent)).
 				Should(Equal("Cancelling deletion of Pod default/stays"))
 			Consistently(c.printed(ctx, "get", "pod", "stays", "-o", "jsonpath={.metadata.deletionTimestamp}"), "10s").Should(BeEmpty())
@@ -204,9 +216,12 @@ var _ = Describe("nodes", Ordered, func() {
 			c.addNodes(ctx, nil, "n1", "n2")
 			c.addPod(ctx, "stuck", "n1", nil)
 			c.nodes.Kill("n1")
-			c.run(ctx, "delete", "pod", "stuck", "--wait=false")
+			// Not by kubectl, whose start may take seconds.
+			stuck := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stuck"}}
+			Expect(c.client.Delete(ctx, stuck)).To(Succeed())
+			Expect(c.client.Get(ctx, ctrlclient.ObjectKeyFromObject(stuck), stuck)).To(Succeed())
+			Expect(stuck.Status.Phase).To(Equal(corev1.PodRunning))
 			c.run(ctx, "taint", "node", "n1", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
-			Expect(c.run(ctx, "get", "pod", "stuck", "-o", "jsonpath={.status.phase}")).To(Equal("Running"))
 			Eventually(c.printed(ctx, "get", "pod", "stuck")).Should(ContainSubstring("not found"))
 		})
 

@@ -32,6 +32,7 @@ var _ = Describe("resourcequota", func() {
 		}
 		ends := pod.DeepCopy()
 		ends.Name, ends.Annotations = "ends", map[string]string{"simulate.svc.dev/exit-code": "0"}
+		admitted(ctx, pod)
 		Expect(client.Create(ctx, pod)).To(Succeed())
 		Expect(client.Create(ctx, ends)).To(Succeed())
 		run(ctx, "-n", ns, "create", "service", "nodeport", "web", "--tcp=80", "--tcp=81")
@@ -56,6 +57,7 @@ var _ = Describe("resourcequota", func() {
 	It("counts the objects of any kind, also of one that is defined later", func(ctx SpecContext) {
 		run(ctx, "-n", ns, "create", "quota", "counts", "--hard=configmaps=9,count/secrets=9,count/deployments.apps=9,count/widgets.quota.example.com=9")
 		Eventually(used(ctx, ns, "counts")).Should(Equal("configmaps=1 count/deployments.apps=0 count/secrets=0")) // kube-root-ca.crt
+		admitted(ctx, configMap(ns, "probe"))
 		for i := range 3 {
 			Expect(client.Create(ctx, configMap(ns, fmt.Sprint("c", i)))).To(Succeed())
 		}
@@ -80,6 +82,7 @@ var _ = Describe("resourcequota", func() {
 		const limit = 40
 		run(ctx, "-n", ns, "create", "quota", "few", fmt.Sprintf("--hard=configmaps=%d", limit))
 		Eventually(used(ctx, ns, "few")).Should(Equal("configmaps=1")) // kube-root-ca.crt
+		admitted(ctx, configMap(ns, "probe"))
 		var clients sync.WaitGroup
 		for i := range 64 {
 			clients.Go(func() {
@@ -99,7 +102,7 @@ var _ = Describe("resourcequota", func() {
 		all := &corev1.ConfigMapList{}
 		Expect(client.List(ctx, all, ctrlclient.InNamespace(ns))).To(Succeed())
 		Expect(all.Items).To(HaveLen(limit))
-		Expect(used(ctx, ns, "few")()).To(Equal(fmt.Sprintf("configmaps=%d", limit)))
+		Eventually(used(ctx, ns, "few")).Should(Equal(fmt.Sprintf("configmaps=%d", limit)))
 	})
 
 	It("counts only the pods in its scope, and continues after it was killed", func(ctx SpecContext) {
@@ -109,6 +112,8 @@ var _ = Describe("resourcequota", func() {
 		bounded := boundPod(ns, "bounded", ns)
 		bounded.Spec.ActiveDeadlineSeconds = ptr.To(int64(600))
 		bounded.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		admitted(ctx, bounded)
+		admitted(ctx, boundPod(ns, "idle", ns))
 		Expect(client.Create(ctx, bounded)).To(Succeed())
 		Expect(client.Create(ctx, boundPod(ns, "idle", ns))).To(Succeed())
 		Eventually(used(ctx, ns, "bounded")).Should(Equal("pods=1"))
@@ -127,6 +132,15 @@ var _ = Describe("resourcequota", func() {
 		Eventually(used(ctx, ns, "idle")).Should(Equal("pods=6"))
 	})
 })
+
+// admitted waits until the quotas of a namespace admit an object: admission follows the
+// status that the controller writes by a watch.
+func admitted(ctx context.Context, obj ctrlclient.Object) {
+	GinkgoHelper()
+	Eventually(ctx, func() error {
+		return client.Create(ctx, obj.DeepCopyObject().(ctrlclient.Object), ctrlclient.DryRunAll)
+	}).Should(Succeed())
+}
 
 // used returns the used amounts of a quota.
 func used(ctx context.Context, namespace, name string) func() string {
@@ -158,8 +172,5 @@ spec:
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
-	_, errOut, err := kubectl.Run(ctx, crd, "apply", "-f", "-")
-	Expect(err).NotTo(HaveOccurred(), errOut)
-	DeferCleanup(func(ctx SpecContext) { run(ctx, "delete", "crd", "widgets.quota.example.com", "--wait=false") })
-	run(ctx, "wait", "--for=condition=Established", "crd/widgets.quota.example.com")
+	define(ctx, "widgets.quota.example.com", crd)
 }

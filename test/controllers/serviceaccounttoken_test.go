@@ -3,7 +3,6 @@ package controllers
 import (
 	"os"
 	"path/filepath"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,7 +23,7 @@ var _ = Describe("serviceaccount-token", func() {
 		server, err := launch.Up(ctx, filepath.Join(dir, "data"), "--controllers=serviceaccount-token")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() {
-			_, err := server.Stop(time.Minute)
+			_, err := server.Stop(launch.Patience)
 			Expect(err).NotTo(HaveOccurred())
 		})
 		kubectl := launch.Kubectl{Kubeconfig: server.Kubeconfig, Home: dir}
@@ -58,9 +57,10 @@ var _ = Describe("serviceaccount-token", func() {
 		used, err := secrets.Get(ctx, "robot-token", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(used.Labels).To(HaveKeyWithValue("kubernetes.io/legacy-token-last-used", MatchRegexp(`^\d{4}-\d{2}-\d{2}$`)))
-		_, body, err = server.Get(ctx, "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(body).To(MatchRegexp(`"since":"\d{4}-\d{2}-\d{2}"`))
+		Eventually(func() (string, error) { // the server writes it after its start
+			_, body, err := server.Get(ctx, "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking")
+			return body, err
+		}).Should(MatchRegexp(`"since":"\d{4}-\d{2}-\d{2}"`))
 		_, body, err = server.Get(ctx, "/metrics")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(body).To(ContainSubstring("serviceaccount_legacy_manual_token_uses_total 1\n"))

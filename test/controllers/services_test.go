@@ -77,9 +77,7 @@ var _ = Describe("endpointslice", func() {
 		Expect(client.Create(ctx, boundPod(ns, "a", ns))).To(Succeed())
 		run(ctx, "-n", ns, "expose", "pod", "a", "--port=80", "--name=web")
 		Eventually(endpointsOf(ctx, ns, "web")).Should(Equal("a ready 80"))
-		slice := slicesOf(ctx, ns, "web")[0]
-		slice.Endpoints = nil
-		Expect(client.Update(ctx, &slice)).To(Succeed())
+		slice := withoutEndpoints(ctx, ns, "web")
 		Eventually(endpointsOf(ctx, ns, "web")).Should(Equal("a ready 80"))
 
 		killManager(ctx)
@@ -88,7 +86,7 @@ var _ = Describe("endpointslice", func() {
 		Expect(client.Delete(ctx, &slice)).To(Succeed())
 		startManager(ctx)
 		Eventually(endpointsOf(ctx, ns, "web")).Should(Equal("b ready 80"))
-		Expect(slicesOf(ctx, ns, "web")).To(HaveLen(1))
+		Eventually(func() []discoveryv1.EndpointSlice { return slicesOf(ctx, ns, "web") }).Should(HaveLen(1))
 	})
 })
 
@@ -126,9 +124,11 @@ var _ = Describe("endpoint", func() {
 
 		By("mending what others write")
 		var e corev1.Endpoints
-		Expect(client.Get(ctx, ctrlclient.ObjectKey{Namespace: ns, Name: "web"}, &e)).To(Succeed())
-		e.Subsets = nil
-		Expect(client.Update(ctx, &e)).To(Succeed())
+		Eventually(ctx, func(g Gomega) { // the controller may write it in between
+			g.Expect(client.Get(ctx, ctrlclient.ObjectKey{Namespace: ns, Name: "web"}, &e)).To(Succeed())
+			e.Subsets = nil
+			g.Expect(client.Update(ctx, &e)).To(Succeed())
+		}).Should(Succeed())
 		Eventually(subsets).Should(Equal("b, not a"))
 
 		By("deleting what has lost its service while no manager ran")
@@ -166,9 +166,7 @@ var _ = Describe("endpointslicemirroring", func() {
 		Eventually(mirrors).Should(Equal("IPv4 192.0.2.1 me, IPv6 2001:db8::1 me"))
 
 		By("mending what others write, and following what changed while no manager ran")
-		slice := slicesOf(ctx, ns, "own")[0]
-		slice.Endpoints = nil
-		Expect(client.Update(ctx, &slice)).To(Succeed())
+		withoutEndpoints(ctx, ns, "own")
 		Eventually(mirrors).Should(Equal("IPv4 192.0.2.1 me, IPv6 2001:db8::1 me"))
 		killManager(ctx)
 		own.Subsets[0].Addresses = []corev1.EndpointAddress{{IP: "192.0.2.2"}}
@@ -227,6 +225,18 @@ func slicesOf(ctx context.Context, namespace, service string) []discoveryv1.Endp
 	var list discoveryv1.EndpointSliceList
 	Expect(client.List(ctx, &list, ctrlclient.InNamespace(namespace), ctrlclient.MatchingLabels{discoveryv1.LabelServiceName: service})).To(Succeed())
 	return list.Items
+}
+
+// withoutEndpoints removes the endpoints from a slice of a service, as another client.
+func withoutEndpoints(ctx context.Context, namespace, service string) discoveryv1.EndpointSlice {
+	GinkgoHelper()
+	var slice discoveryv1.EndpointSlice
+	Eventually(ctx, func() error { // the controller may write it in between
+		slice = slicesOf(ctx, namespace, service)[0]
+		slice.Endpoints = nil
+		return client.Update(ctx, &slice)
+	}).Should(Succeed())
+	return slice
 }
 
 // endpointsOf returns the endpoints in the slices of a service: pod, conditions,

@@ -45,7 +45,7 @@ var managerFlags = []string{
 
 func TestControllers(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(2 * time.Minute)
+	SetDefaultEventuallyTimeout(launch.Patience)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultConsistentlyDuration(time.Second)
@@ -62,7 +62,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	server, err = launch.Up(ctx, filepath.Join(dir, "data"), append(auditFlags(dir), "--controllers=", "--authorization-mode=", "--release=latest")...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
-		code, err := server.Stop(time.Minute)
+		code, err := server.Stop(launch.Patience)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", server.Output())
 	})
@@ -77,7 +77,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(nodes.Stop)
 	startManager(ctx)
 	DeferCleanup(func() {
-		code, err := manager.Stop(time.Minute)
+		code, err := manager.Stop(launch.Patience)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(BeZero(), "exit code after SIGTERM\n%s", manager.Output())
 	})
@@ -124,7 +124,8 @@ var _ = ReportAfterEach(func(report SpecReport) {
 	managerLogged = len(log)
 })
 
-// newNamespace creates a namespace that is deleted after the spec.
+// newNamespace creates a namespace that is deleted after the spec, and returns when it has
+// the service account that its pods get.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"}}
@@ -132,7 +133,29 @@ func newNamespace(ctx context.Context) string {
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(ctrlclient.IgnoreNotFound(client.Delete(ctx, ns))).To(Succeed())
 	})
+	awaitAccount(ctx, client, ns.Name)
 	return ns.Name
+}
+
+// awaitAccount waits until a namespace has the service account "default".
+func awaitAccount(ctx context.Context, client ctrlclient.Client, namespace string) {
+	GinkgoHelper()
+	Eventually(ctx, func() error {
+		return client.Get(ctx, ctrlclient.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
+	}).Should(Succeed())
+}
+
+// define serves a custom resource, whose definition is a manifest, until the spec ends. It
+// returns when clients can discover the resource, which is after it is established.
+func define(ctx context.Context, resource, manifest string) {
+	GinkgoHelper()
+	_, errOut, err := kubectl.Run(ctx, manifest, "create", "-f", "-")
+	Expect(err).NotTo(HaveOccurred(), errOut)
+	DeferCleanup(func(ctx SpecContext) { run(ctx, "delete", "crd", resource, "--ignore-not-found", "--timeout=5m") })
+	Eventually(ctx, func() error {
+		_, _, err := kubectl.Run(ctx, "", "get", resource, "--all-namespaces")
+		return err
+	}).Should(Succeed())
 }
 
 // run runs kubectl and returns what it prints.

@@ -67,7 +67,7 @@ var _ = Describe("persistent volumes", func() {
 		Eventually(jsonpath(ctx, "pvc/data", "{.status.phase} {.spec.volumeName} {.status.capacity.storage} {.status.accessModes}")).
 			Should(Equal("Bound " + fits + ` 5Gi ["ReadWriteOnce"]`))
 		Eventually(jsonpath(ctx, "pvc/mine", "{.status.phase} {.spec.volumeName}")).Should(Equal("Bound " + reserved))
-		Expect(jsonpath(ctx, "pv/"+fits, "{.status.phase} {.spec.claimRef.name}")()).To(Equal("Bound data"))
+		Eventually(jsonpath(ctx, "pv/"+fits, "{.status.phase} {.spec.claimRef.name}")).Should(Equal("Bound data"))
 		Expect(jsonpath(ctx, "pv/"+large, "{.status.phase}")()).To(Equal("Available"))
 	})
 
@@ -77,7 +77,7 @@ var _ = Describe("persistent volumes", func() {
 		})
 		claim(ctx, "data", "1Gi")
 		Eventually(jsonpath(ctx, "pvc/data", "{.status.phase}")).Should(Equal("Bound"))
-		in(ctx, "delete", "pvc", "data", "--timeout=2m")
+		in(ctx, "delete", "pvc", "data", "--timeout=5m")
 		Eventually(jsonpath(ctx, "pv/"+pv, "{.status.phase}")).Should(Equal("Failed"))
 		Eventually(func() string { return in(ctx, "describe", "pv", pv) }).Should(MatchRegexp(`Warning +VolumeFailedRecycle +\S+ +persistentvolume-controller +No recycler found for the volume`))
 		claim(ctx, "data", "1Gi")
@@ -119,8 +119,8 @@ var _ = Describe("persistent volumes", func() {
 		Eventually(func() string { return in(ctx, "describe", "pod", "later") }).Should(ContainSubstring("didn't match PersistentVolume's node affinity"))
 
 		By("it is deleted with its claim, once the node has removed the directory or has gone")
-		in(ctx, "delete", "pod", "web", "later", "--timeout=2m")
-		in(ctx, "delete", "pvc", "data", "--timeout=2m")
+		in(ctx, "delete", "pod", "web", "later", "--timeout=5m")
+		in(ctx, "delete", "pvc", "data", "--timeout=5m")
 		Eventually(jsonpath(ctx, "pv/"+pv, "{.metadata.finalizers}")).Should(Equal(`["` + localpath.Finalizer + `"]`))
 		Expect(jsonpath(ctx, "pv/"+pv, "{.metadata.deletionTimestamp}")()).NotTo(BeEmpty())
 		in(ctx, "delete", "node", node)
@@ -150,14 +150,16 @@ var _ = Describe("persistent volumes", func() {
 			Attacher: "example.com", NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv},
 		})))
 		By("the driver attaches it, and the agent mounts it")
-		attachment := attachments()[0]
-		attachment.Status.Attached = true
-		Expect(client.Status().Update(ctx, &attachment)).To(Succeed())
+		Eventually(ctx, func() error { // the controller may write it in between
+			attachment := attachments()[0]
+			attachment.Status.Attached = true
+			return client.Status().Update(ctx, &attachment)
+		}).Should(Succeed())
 		unique := "kubernetes.io/csi/example.com^" + class
 		Eventually(jsonpath(ctx, "node/"+node, "{.status.volumesAttached[*].name}")).Should(Equal(unique))
 		Eventually(func() string { return in(ctx, "describe", "pod", "web") }).Should(MatchRegexp(`Normal +SuccessfulAttachVolume +\S+ +attachdetach-controller `))
 		in(ctx, "patch", "node", node, "--subresource=status", `--patch={"status":{"volumesInUse":["`+unique+`"]}}`)
-		in(ctx, "delete", "pod", "web", "--timeout=2m")
+		in(ctx, "delete", "pod", "web", "--timeout=5m")
 		Consistently(attachments).Should(HaveLen(1))
 		By("the agent unmounts it")
 		in(ctx, "patch", "node", node, "--subresource=status", "--type=merge", `--patch={"status":{"volumesInUse":null}}`)
@@ -193,7 +195,7 @@ var _ = Describe("persistent volumes", func() {
 		Eventually(jsonpath(ctx, "pvc/web-scratch", "{.status.capacity.storage}")).Should(Equal("3Gi"))
 		pv := jsonpath(ctx, "pvc/web-scratch", "{.spec.volumeName}")()
 		Expect(jsonpath(ctx, "pv/"+pv, "{.spec.capacity.storage}")()).To(Equal("3Gi"))
-		in(ctx, "delete", "pod", "web", "--timeout=2m")
+		in(ctx, "delete", "pod", "web", "--timeout=5m")
 		Eventually(func() string { return in(ctx, "get", "pvc") }).Should(BeEmpty())
 		in(ctx, "delete", "node", node)
 		Eventually(func() string { return in(ctx, "get", "pv", pv, "--ignore-not-found") }).Should(BeEmpty())
