@@ -103,7 +103,7 @@ func TestASecondServerOnTheSameDirectoryIsRefused(t *testing.T) {
 	code, output := run(t, "up", "--data-dir="+dir, "--secure-port="+port)
 	g.Expect(code).To(Equal(1), output)
 	g.Expect(output).To(And(ContainSubstring(strconv.Itoa(first.Pid())), ContainSubstring(dir)))
-	g.Expect(status(first.Config, "/livez")).To(Equal(http.StatusOK))
+	g.Eventually(func() int { return status(first.Config, "/livez") }).Should(Equal(http.StatusOK))
 }
 
 func TestAPortInUseIsNamed(t *testing.T) {

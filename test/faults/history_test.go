@@ -43,5 +43,5 @@ func TestCompactedVersionsAreExpired(t *testing.T) {
 	list, err := maps.List(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(len(list.Items)).To(BeNumerically(">=", 5))
-	g.Expect(status(server.Config, "/readyz")).To(Equal(http.StatusOK))
+	g.Eventually(func() int { return status(server.Config, "/readyz") }).Should(Equal(http.StatusOK))
 }

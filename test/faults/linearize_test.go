@@ -20,6 +20,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -119,8 +120,13 @@ func (s *system) round(t *testing.T, of collection, namespace string) {
 	t.Helper()
 	g := NewWithT(t)
 	client := clientOf(t, s.direct[0])
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func() error { // the fault of the round before may have been the last to end
+		_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	}).Should(Succeed())
 	version := s.emptyAt(t, of.Path(namespace))
 
 	seed := rand.Uint64()

@@ -108,7 +108,7 @@ func TestAKindThatIsNotServedStopsOnlyItsControllers(t *testing.T) {
 	t.Cleanup(server.Kill)
 	m := manager(t, connection(server))
 	says(t, m, works, 1)
-	g.Expect(m.Output()).To(MatchRegexp(`Controller is not started, the API server does not serve all kinds that it reads.* controller="replicaset" kinds=\["ReplicaSet.apps"\]`))
+	g.Eventually(m.Output).Should(MatchRegexp(`Controller is not started, the API server does not serve all kinds that it reads.* controller="replicaset" kinds=\["ReplicaSet.apps"\]`))
 	expectWork(t, clientOf(t, server.Config))
 	server.Kill()
 
@@ -254,5 +254,5 @@ func TestSVCUpShowsTheControllersMetrics(t *testing.T) {
 		return metrics
 	}).Should(And(ContainSubstring("controller_runtime_active_workers{"), ContainSubstring("apiserver_request_total{"),
 		ContainSubstring(`leader_election_master_status{name="kube-controller-manager"} 1`)))
-	g.Expect(server.Output()).To(MatchRegexp(`(?m)^  controllers +\d+ ms  \d+ of them$`))
+	g.Eventually(server.Output).Should(MatchRegexp(`(?m)^  controllers +\d+ ms  \d+ of them$`))
 }

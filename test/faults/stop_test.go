@@ -22,7 +22,7 @@ func TestAStoppingServerReportsItAndASecondSignalKillsIt(t *testing.T) {
 	server := up(t, filepath.Join(tempDir(t), "data"), "--shutdown-delay-duration=1h")
 	g.Expect(server.Signal(syscall.SIGTERM)).To(Succeed())
 	g.Eventually(func() int { return status(server.Config, "/readyz") }).Should(Equal(http.StatusInternalServerError), server.Output)
-	g.Expect(status(server.Config, "/livez")).To(Equal(http.StatusOK))
+	g.Eventually(func() int { return status(server.Config, "/livez") }).Should(Equal(http.StatusOK))
 	g.Expect(status(server.Config, "/api/v1/namespaces/default")).To(Equal(http.StatusOK))
 
 	// Signals in quick succession count as one, so it is sent until it has an effect.
