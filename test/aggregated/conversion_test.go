@@ -75,7 +75,7 @@ var _ = Describe("conversion reviews", func() {
 			apply(at, string(definition), "create")
 			DeferCleanup(func() { kubectl(at, "delete", crds, name) })
 			Expect(strings.Contains(kubectl(at, "get", crds, name, "-o", "json"), `"admission.svc.dev/names": "domain"`)).To(Equal(inDomain))
-			kubectl(at, "wait", crds+"/"+name, "--for=condition=Established", "--timeout=30s")
+			kubectl(at, "wait", crds+"/"+name, "--for=condition=Established", "--timeout=3m")
 
 			widget := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"one","ownerReferences":[
 				{"apiVersion":"v1","kind":"Pod","name":"owner","uid":"5f6c0a54-6a7e-4d8a-9d1c-000000000000"}]}}`, group)

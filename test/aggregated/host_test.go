@@ -131,6 +131,12 @@ var _ = Describe("garbage collection by the host", func() {
 
 	It("leaves an object of the host whose owner of the fleet is deleted without it", func(ctx SpecContext) {
 		n := ofFleet(ctx)
+		// The host watches the owner and what it owns apart from each other: it has observed
+		// "owned" when it has collected this, which is created later.
+		_, err := hostClient.CoreV1().ConfigMaps(n).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "observed", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "core.svc.dev/v1", Kind: "ConfigMap", Name: "absent", UID: "5f6c0a54-6a7e-4d8a-9d1c-000000000000"}}}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(gone(ctx, hostClient, n, "observed")).Should(BeTrue())
 		kubectl(onFleet, "delete", "configmap", "owner", "-n", n, "--cascade=orphan")
 		Eventually(gone(ctx, fleetClient, n, "owner")).Should(BeTrue())
 		left, err := hostClient.CoreV1().ConfigMaps(n).Get(ctx, "owned", metav1.GetOptions{})
@@ -218,7 +224,7 @@ var _ = Describe("the host's users", func() {
 var _ = Describe("the fleet's own address", func() {
 	It("has the whole API for clients that know Kubernetes' names only", func(ctx SpecContext) {
 		n := newNamespace()
-		Expect(kubectl(onFleet, "api-resources")).To(ContainSubstring("deployments"))
+		Eventually(out(onFleet, "", "api-resources")).Should(ContainSubstring("deployments"))
 		kubectl(onFleet, "create", "deployment", "nginx", "--image=registry.example.com/nginx", "-n", n)
 		kubectl(onFleet, "scale", "deployment", "nginx", "--replicas=3", "-n", n)
 		Eventually(func() []string { return strings.Fields(kubectl(onFleet, "get", "pods", "-n", n, "-o", "name")) }).Should(HaveLen(3))
@@ -252,31 +258,33 @@ var _ = Describe("the fleet's own address", func() {
 			gv.Group = groups.Names.Stored(gv.Group)
 			want = append(want, gv.String())
 		}
-		_, lists, err := fleetClient.Discovery().ServerGroupsAndResources()
-		Expect(err).NotTo(HaveOccurred())
-		var got []string
-		for _, list := range lists {
-			got = append(got, list.GroupVersion)
-			Expect(list.APIResources).NotTo(BeEmpty(), list.GroupVersion)
-		}
-		Expect(got).To(ContainElements(want))
-		for _, version := range []string{"v2", "v2beta1"} {
-			var served []string
-			for _, path := range []string{"/api", "/apis"} {
-				aggregated := send(ctx, host.config, launch.Request{Method: "GET", Path: fleetPath + path,
-					Accept: "application/json;g=apidiscovery.k8s.io;v=" + version + ";as=APIGroupDiscoveryList"})
-				Expect(aggregated.Body).To(ContainSubstring(`"kind":"APIGroupDiscoveryList"`), version)
-				for _, group := range parse(aggregated.Body)["items"].([]any) {
-					name, _ := group.(object)["metadata"].(object)["name"].(string) // none of the core group
-					for _, v := range group.(object)["versions"].([]any) {
-						Expect(v).To(HaveKeyWithValue("freshness", "Current"), name)
-						Expect(v).To(HaveKeyWithValue("resources", Not(BeEmpty())), name)
-						served = append(served, schema.GroupVersion{Group: name, Version: v.(object)["version"].(string)}.String())
+		Eventually(ctx, func(g Gomega) { // the definitions of other specs end meanwhile
+			_, lists, err := fleetClient.Discovery().ServerGroupsAndResources()
+			g.Expect(err).NotTo(HaveOccurred())
+			var got []string
+			for _, list := range lists {
+				got = append(got, list.GroupVersion)
+				g.Expect(list.APIResources).NotTo(BeEmpty(), list.GroupVersion)
+			}
+			g.Expect(got).To(ContainElements(want))
+			for _, version := range []string{"v2", "v2beta1"} {
+				var served []string
+				for _, path := range []string{"/api", "/apis"} {
+					aggregated := send(ctx, host.config, launch.Request{Method: "GET", Path: fleetPath + path,
+						Accept: "application/json;g=apidiscovery.k8s.io;v=" + version + ";as=APIGroupDiscoveryList"})
+					g.Expect(aggregated.Body).To(ContainSubstring(`"kind":"APIGroupDiscoveryList"`), version)
+					for _, group := range parse(aggregated.Body)["items"].([]any) {
+						name, _ := group.(object)["metadata"].(object)["name"].(string) // none of the core group
+						for _, v := range group.(object)["versions"].([]any) {
+							g.Expect(v).To(HaveKeyWithValue("freshness", "Current"), name)
+							g.Expect(v).To(HaveKeyWithValue("resources", Not(BeEmpty())), name)
+							served = append(served, schema.GroupVersion{Group: name, Version: v.(object)["version"].(string)}.String())
+						}
 					}
 				}
+				g.Expect(served).To(ContainElements(want), version)
 			}
-			Expect(served).To(ContainElements(want), version)
-		}
+		}).Should(Succeed())
 		document, err := fleetClient.Discovery().OpenAPISchema()
 		Expect(err).NotTo(HaveOccurred())
 		var paths []string

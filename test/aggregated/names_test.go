@@ -30,8 +30,8 @@ spec:
 
 var _ = Describe("names", func() {
 	It("serves every group under the domain", func() {
-		Expect(kubectl(onHost, "api-resources", "--api-group=core.svc.dev")).To(And(ContainSubstring("pods "), Not(ContainSubstring("namespaces "))))
-		Expect(kubectl(onHost, "api-resources", "--api-group=apps.svc.dev")).To(ContainSubstring("apps.svc.dev/v1"))
+		Eventually(out(onHost, "", "api-resources", "--api-group=core.svc.dev")).Should(And(ContainSubstring("pods "), Not(ContainSubstring("namespaces "))))
+		Eventually(out(onHost, "", "api-resources", "--api-group=apps.svc.dev")).Should(ContainSubstring("apps.svc.dev/v1"))
 		Expect(kubectl(onHost, "get", "pods.core.svc.dev", "-n", newNamespace())).To(BeEmpty())
 	})
 
@@ -137,33 +137,31 @@ spec:
 		DeferCleanup(func() {
 			kubectl(onHost, "delete", "customresourcedefinitions.apiextensions.svc.dev", "widgets.example.com.svc.dev")
 		})
-		kubectl(onHost, "wait", "customresourcedefinitions.apiextensions.svc.dev/widgets.example.com.svc.dev", "--for=condition=Established", "--timeout=30s")
+		kubectl(onHost, "wait", "customresourcedefinitions.apiextensions.svc.dev/widgets.example.com.svc.dev", "--for=condition=Established", "--timeout=3m")
 		registerVersions(schema.GroupVersion{Group: "example.com.svc.dev", Version: "v1"})
 		DeferCleanup(func() { kubectl(onHost, "delete", "apiservice", "v1.example.com.svc.dev") })
 		widget := "apiVersion: example.com.svc.dev/v1\nkind: Widget\nmetadata: {name: one}\nspec: {size: 3}\n"
-		Eventually(func() error {
-			_, _, err := onHost.Run(context.Background(), widget, "apply", "--server-side", "-n", n, "-f", "-")
-			return err
-		}).Should(Succeed())
+		Eventually(out(onHost, widget, "apply", "--server-side", "-n", n, "-f", "-")).ShouldNot(BeEmpty())
 		Expect(kubectl(onHost, "get", "widgets.example.com.svc.dev", "-n", n, "-o", "yaml")).To(ContainSubstring("apiVersion: example.com.svc.dev/v1\n  kind: Widget"))
-		Expect(kubectl(onFleet, "get", "widgets.example.com", "one", "-n", n, "-o", "jsonpath={.apiVersion}")).To(Equal("example.com/v1"))
+		Eventually(out(onFleet, "", "get", "widgets.example.com", "one", "-n", n, "-o", "jsonpath={.apiVersion}")).Should(Equal("example.com/v1"))
 		Expect(kubectl(onFleet, "get", "crd", "widgets.example.com", "-o", "jsonpath={.spec.group}")).To(Equal("example.com"))
 	})
 
 	It("says the domain's names in the audit log", func() {
 		n := newNamespace()
 		apply(onHost, `{"apiVersion":"core.svc.dev/v1","kind":"ConfigMap","metadata":{"name":"audited"}}`, "create", "-n", n)
-		log, err := os.ReadFile(filepath.Join(dir, "audit.log"))
-		Expect(err).NotTo(HaveOccurred())
-		var found string
-		for line := range strings.SplitSeq(string(log), "\n") {
-			if strings.Contains(line, `"audited"`) && strings.Contains(line, n) {
-				found = line
+		Eventually(func(g Gomega) string { // the line of the response is written after it
+			log, err := os.ReadFile(filepath.Join(dir, "audit.log"))
+			g.Expect(err).NotTo(HaveOccurred())
+			var found string
+			for line := range strings.SplitSeq(string(log), "\n") {
+				if strings.Contains(line, `"audited"`) && strings.Contains(line, n) {
+					found = line
+				}
 			}
-		}
-		Expect(found).To(ContainSubstring(`"apiGroup":"core.svc.dev"`))
-		Expect(found).To(ContainSubstring(`"requestURI":"/apis/core.svc.dev/v1/namespaces/`))
-		Expect(found).To(ContainSubstring(`"requestObject":{"kind":"ConfigMap","apiVersion":"core.svc.dev/v1"`))
+			return found
+		}).Should(And(ContainSubstring(`"apiGroup":"core.svc.dev"`), ContainSubstring(`"requestURI":"/apis/core.svc.dev/v1/namespaces/`),
+			ContainSubstring(`"requestObject":{"kind":"ConfigMap","apiVersion":"core.svc.dev/v1"`)))
 	})
 })
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -94,7 +95,7 @@ func startOperator(ctx context.Context, config *rest.Config) {
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve}}}},
 		},
 	}
-	crds := envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}}
+	crds := envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}, MaxTime: launch.Patience}
 	_, err := envtest.InstallCRDs(config, crds)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(envtest.UninstallCRDs(config, crds)).To(Succeed()) })
@@ -108,6 +109,7 @@ func startOperator(ctx context.Context, config *rest.Config) {
 	Expect(err).NotTo(HaveOccurred())
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"}, Logger: GinkgoLogr, LeaderElection: true, LeaderElectionID: "operator", LeaderElectionNamespace: "svc-system",
+		LeaseDuration: ptr.To(launch.Patience), RenewDeadline: ptr.To(launch.Patience / 2), // longer than a busy machine delays it
 		WebhookServer: webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: number, CertDir: certificates}),
 	})
 	Expect(err).NotTo(HaveOccurred())

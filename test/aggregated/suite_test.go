@@ -224,7 +224,7 @@ func registerVersions(versions ...schema.GroupVersion) {
 	backend, err := url.Parse(backendURL)
 	Expect(err).NotTo(HaveOccurred())
 	for _, name := range createAPIServices(backend.Port(), versions...) {
-		kubectl(onHost, "wait", "apiservice", name, "--for=condition=Available", "--timeout=60s")
+		kubectl(onHost, "wait", "apiservice", name, "--for=condition=Available", "--timeout=3m")
 	}
 }
 
@@ -270,6 +270,15 @@ func kubectl(k launch.Kubectl, args ...string) string {
 	stdout, stderr, err := k.Run(context.Background(), "", args...)
 	Expect(err).NotTo(HaveOccurred(), "kubectl %s\n%s%s", strings.Join(args, " "), stdout, stderr)
 	return stdout
+}
+
+// out returns the output of a command that is to succeed soon.
+func out(k launch.Kubectl, stdin string, args ...string) func(Gomega) string {
+	return func(g Gomega) string {
+		stdout, stderr, err := k.Run(context.Background(), stdin, args...)
+		g.Expect(err).NotTo(HaveOccurred(), "%s%s", stdout, stderr)
+		return stdout
+	}
 }
 
 // apply runs a command that must succeed with a manifest.

@@ -49,7 +49,7 @@ var _ = Describe("the host's groups", func() {
 			apply(onFleet, fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":%q,
 				"annotations":{"api-approved.kubernetes.io":"unapproved, a test"}},"spec":{"group":%q,"scope":"Namespaced","names":{"plural":"shadows","kind":"Shadow"},
 				"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, name, group), "create")
-			kubectl(onFleet, "wait", "crd", name, "--for=condition=Established", "--timeout=30s")
+			kubectl(onFleet, "wait", "crd", name, "--for=condition=Established", "--timeout=3m")
 			DeferCleanup(func() { kubectl(onFleet, "delete", "crd", name) })
 		}
 		Expect(kubectl(onHost, "get", "--raw", "/apis/apps/v1")).To(And(ContainSubstring(`"deployments"`), Not(ContainSubstring("shadows"))))
