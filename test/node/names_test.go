@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/miekg/dns"
 	. "github.com/onsi/ginkgo/v2"
@@ -153,7 +152,7 @@ func serveDNS(ctx context.Context, listen, address string) string {
 	})}
 	ended := make(chan error, 1)
 	go func() { ended <- server.ActivateAndServe() }()
-	Eventually(started).WithTimeout(time.Minute).Should(BeClosed())
+	Eventually(started).Should(BeClosed())
 	DeferCleanup(func() {
 		Expect(server.Shutdown()).To(Succeed())
 		Eventually(ended).Should(Receive(Succeed()))

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/test/launch"
 	"svc.dev/svc/test/simulate"
@@ -131,8 +132,19 @@ func (s *cluster) startManager() {
 	s.serving.Host = "https://127.0.0.1:" + port
 	s.serving.CAData, s.serving.Insecure = nil, true // it signs its certificate itself
 	s.manager, err = s.server.Manager(s.t.Context(), "--secure-port="+port,
-		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms")
+		"--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=20s", "--leader-elect-retry-period=200ms")
 	g.Expect(err).NotTo(HaveOccurred())
+}
+
+// killManager kills the manager and ends its lease, for which the next one would wait: it is
+// so long that a busy machine does not make a manager lose it.
+func (s *cluster) killManager() {
+	s.t.Helper()
+	s.manager.Kill()
+	NewWithT(s.t).Eventually(func() error {
+		err := s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(s.t.Context(), "kube-controller-manager", metav1.DeleteOptions{})
+		return ctrlclient.IgnoreNotFound(err)
+	}).WithTimeout(launch.Patience).Should(Succeed())
 }
 
 // work lets the users work for a while. If kill is set, it kills the API server and
@@ -157,7 +169,7 @@ func (s *cluster) work(duration time.Duration, seed uint64, kill bool) {
 			case <-time.After(time.Duration(random.Int64N(int64(duration / kills)))):
 			}
 			if i%2 == 0 {
-				s.manager.Kill()
+				s.killManager()
 				s.startManager()
 			} else {
 				s.server.Kill()
