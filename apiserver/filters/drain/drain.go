@@ -18,9 +18,13 @@ import (
 type Drain struct {
 	ctx context.Context
 	end context.CancelFunc
-	// moving is set when clients are to connect to another server.
-	moving atomic.Bool
+	// moving is set when clients are to connect to another server. Requests wait until it
+	// is closed.
+	moving atomic.Pointer[chan struct{}]
 }
+
+// longestHold is how long requests wait before connections end, at most.
+const longestHold = 100 * time.Millisecond
 
 // New returns a Drain. Watches run until its method Run ends them.
 func New() *Drain {
@@ -33,6 +37,12 @@ func New() *Drain {
 // or when stopped is closed. Load balancers have the first half of the delay to send new
 // connections elsewhere. In the second half each request ends its connection: one that is
 // in use when the delay ends would have its requests refused.
+//
+// A request with a body that a client sends while GOAWAY is on its way is lost: the server
+// of HTTP/2 ignores it, and a proxy cannot send it again (RFC 9113, section 6.8, lets a
+// server announce GOAWAY first; golang.org/x/net/http2 does not). So the requests of the
+// first moments of the second half wait for each other: clients that wait for an answer
+// send nothing when GOAWAY is sent.
 func (d *Drain) Run(stopping context.Context, stopped <-chan struct{}, delay time.Duration, clock clock.Clock) {
 	defer d.end()
 	select {
@@ -43,8 +53,13 @@ func (d *Drain) Run(stopping context.Context, stopped <-chan struct{}, delay tim
 	if !wait(stopped, delay/2, clock) {
 		return
 	}
-	d.moving.Store(true)
-	wait(stopped, delay-delay/2, clock)
+	hold, opened := min(longestHold, delay/4), make(chan struct{})
+	d.moving.Store(&opened)
+	held := wait(stopped, hold, clock)
+	close(opened)
+	if held {
+		wait(stopped, delay-delay/2-hold, clock)
+	}
 }
 
 // wait reports whether the duration has passed before stopped was closed.
@@ -60,10 +75,14 @@ func wait(stopped <-chan struct{}, duration time.Duration, clock clock.Clock) bo
 }
 
 // Connections lets each request end its connection after its response, once Run says so:
-// a connection of HTTP/2 by GOAWAY, and no request in flight on it is lost.
+// a connection of HTTP/2 by GOAWAY, and no request that the server has read is lost.
 func (d *Drain) Connections(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if d.moving.Load() && !httpstream.IsUpgradeRequest(req) {
+		if opened := d.moving.Load(); opened != nil && !httpstream.IsUpgradeRequest(req) {
+			select {
+			case <-*opened:
+			case <-req.Context().Done():
+			}
 			w.Header().Set("Connection", "close")
 		}
 		handler.ServeHTTP(w, req)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,7 +59,7 @@ func TestConnectionsEndInTheSecondHalfOfTheDelay(t *testing.T) {
 		if ends(nil) {
 			t.Error("a request in the first half of the delay ended its connection")
 		}
-		time.Sleep(time.Nanosecond)
+		time.Sleep(longestHold + time.Nanosecond)
 		if !ends(nil) {
 			t.Error("a request in the second half of the delay did not end its connection")
 		}
@@ -66,6 +67,46 @@ func TestConnectionsEndInTheSecondHalfOfTheDelay(t *testing.T) {
 			t.Error("an upgraded connection was ended")
 		}
 		time.Sleep(delay / 2)
+	})
+}
+
+func TestRequestsWaitForEachOtherBeforeTheirConnectionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay = 10 * time.Second
+		d := New()
+		stopping, stop := context.WithCancel(t.Context())
+		go d.Run(stopping, nil, delay, clock.RealClock{})
+		answered := func(headers http.Header) *atomic.Bool {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+			req.Header = headers
+			var done atomic.Bool
+			go func() {
+				d.Connections(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), req)
+				done.Store(true)
+			}()
+			synctest.Wait()
+			return &done
+		}
+		stop()
+		time.Sleep(delay/2 + time.Nanosecond)
+		first := answered(nil)
+		time.Sleep(longestHold / 2)
+		second := answered(nil)
+		if first.Load() || second.Load() {
+			t.Error("a request was answered, and its connection ended, while others may be on their way")
+		}
+		if !answered(http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}).Load() {
+			t.Error("an upgrade, which does not end its connection, waited")
+		}
+		time.Sleep(longestHold / 2)
+		synctest.Wait()
+		if !first.Load() || !second.Load() {
+			t.Error("a request waited for longer")
+		}
+		if !answered(nil).Load() {
+			t.Error("a later request waited")
+		}
+		time.Sleep(delay)
 	})
 }
 
