@@ -5,7 +5,7 @@
 // archives of `docker save`, both optionally compressed with gzip.
 //
 // The import uses containerd's own services, since CRI has no import, and has the same
-// result as a pull through CRI: content with garbage collection references to what
-// it needs, and images that CRI knows at once. docs/decisions/image-import.md says
+// result as a pull through CRI: unpacked layers, content with garbage collection
+// references to what it needs, and images that CRI knows at once. docs/decisions/image-import.md says
 // why it does not use containerd's client.
 package load

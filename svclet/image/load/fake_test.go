@@ -7,12 +7,16 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
 	contentapi "github.com/containerd/containerd/api/services/content/v1"
+	diffapi "github.com/containerd/containerd/api/services/diff/v1"
 	imagesapi "github.com/containerd/containerd/api/services/images/v1"
 	leasesapi "github.com/containerd/containerd/api/services/leases/v1"
+	snapshotsapi "github.com/containerd/containerd/api/services/snapshots/v1"
+	"github.com/containerd/containerd/api/types"
 	"github.com/opencontainers/go-digest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -30,6 +34,12 @@ type fake struct {
 	open   map[string][]byte // writes that have not ended
 	images map[string]*imagesapi.Image
 	leases map[string]bool
+	// snapshots has the layers of each snapshot; those in the making have a space in their
+	// keys. unpacked counts the layers that were unpacked.
+	snapshots map[string][]digest.Digest
+	unpacked  int
+	// snapshotters are those of CRI.
+	snapshotters []string
 }
 
 func startFake(t *testing.T) (*fake, string) {
@@ -37,6 +47,7 @@ func startFake(t *testing.T) (*fake, string) {
 	f := &fake{
 		blobs: map[digest.Digest][]byte{}, labels: map[digest.Digest]map[string]string{}, open: map[string][]byte{},
 		images: map[string]*imagesapi.Image{}, leases: map[string]bool{},
+		snapshots: map[string][]digest.Digest{}, snapshotters: []string{"overlayfs"},
 	}
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := net.Listen("unix", socket)
@@ -47,6 +58,8 @@ func startFake(t *testing.T) (*fake, string) {
 	contentapi.RegisterContentServer(server, contentService{fake: f})
 	imagesapi.RegisterImagesServer(server, imageService{fake: f})
 	leasesapi.RegisterLeasesServer(server, leaseService{fake: f})
+	snapshotsapi.RegisterSnapshotsServer(server, snapshotService{fake: f})
+	diffapi.RegisterDiffServer(server, diffService{fake: f})
 	runtimeapi.RegisterImageServiceServer(server, criService{fake: f})
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -177,6 +190,75 @@ func (f criService) ImageStatus(_ context.Context, request *runtimeapi.ImageStat
 		}
 	}
 	return &runtimeapi.ImageStatusResponse{}, nil
+}
+
+func (f criService) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+	response := &runtimeapi.ImageFsInfoResponse{}
+	for _, name := range f.snapshotters {
+		response.ImageFilesystems = append(response.ImageFilesystems, &runtimeapi.FilesystemUsage{
+			FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/containerd/io.containerd.snapshotter.v1." + name},
+		})
+	}
+	return response, nil
+}
+
+// snapshotService is the snapshotter overlayfs.
+type snapshotService struct {
+	snapshotsapi.UnimplementedSnapshotsServer
+	*fake
+}
+
+func (f snapshotService) Stat(ctx context.Context, request *snapshotsapi.StatSnapshotRequest) (*snapshotsapi.StatSnapshotResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.snapshots[request.Key]; !ok || request.Snapshotter != "overlayfs" {
+		return nil, status.Error(codes.NotFound, "no such snapshot")
+	}
+	return &snapshotsapi.StatSnapshotResponse{}, f.leased(ctx)
+}
+
+func (f snapshotService) Prepare(ctx context.Context, request *snapshotsapi.PrepareSnapshotRequest) (*snapshotsapi.PrepareSnapshotResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	parent, ok := f.snapshots[request.Parent]
+	if request.Parent != "" && !ok {
+		return nil, status.Error(codes.NotFound, "no such parent")
+	}
+	f.snapshots[request.Key] = slices.Clone(parent)
+	return &snapshotsapi.PrepareSnapshotResponse{Mounts: []*types.Mount{{Source: request.Key}}}, f.leased(ctx)
+}
+
+func (f snapshotService) Commit(ctx context.Context, request *snapshotsapi.CommitSnapshotRequest) (*emptypb.Empty, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.snapshots[request.Name] = f.snapshots[request.Key]
+	delete(f.snapshots, request.Key)
+	return &emptypb.Empty{}, f.leased(ctx)
+}
+
+func (f snapshotService) Remove(_ context.Context, request *snapshotsapi.RemoveSnapshotRequest) (*emptypb.Empty, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.snapshots, request.Key)
+	return &emptypb.Empty{}, nil
+}
+
+type diffService struct {
+	diffapi.UnimplementedDiffServer
+	*fake
+}
+
+func (f diffService) Apply(ctx context.Context, request *diffapi.ApplyRequest) (*diffapi.ApplyResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	content, ok := f.blobs[digest.Digest(request.Diff.Digest)]
+	if !ok || len(content) != int(request.Diff.Size) || len(request.Mounts) != 1 {
+		return nil, status.Errorf(codes.NotFound, "no such layer: %v", request.Diff)
+	}
+	f.unpacked++
+	key := request.Mounts[0].Source
+	f.snapshots[key] = append(f.snapshots[key], digest.FromBytes(content))
+	return &diffapi.ApplyResponse{Applied: &types.Descriptor{Digest: digest.FromBytes(content).String()}}, f.leased(ctx)
 }
 
 type imageService struct {

@@ -219,16 +219,17 @@ func (i *Imported) manifest(store content, at, config ocispec.Descriptor, layers
 	}
 	size := int64(len(document))
 	refs := map[string]digest.Digest{"config": config.Digest}
-	for n, layer := range layers {
-		has, err := store.size(layer.Digest)
+	for n, of := range layers {
+		has, err := store.size(of.Digest)
 		if err != nil {
 			return err
 		}
-		if has != layer.Size {
-			return fmt.Errorf("the layer %s has %d bytes, and the manifest says %d; %s", layer.Digest, has, layer.Size, howToWrite)
+		if has != of.Size {
+			return fmt.Errorf("the layer %s has %d bytes, and the manifest says %d; %s", of.Digest, has, of.Size, howToWrite)
 		}
 		size += has
-		refs[fmt.Sprintf("l.%d", n)] = layer.Digest
+		i.layers = append(i.layers, layer{of, image.RootFS.DiffIDs[n]})
+		refs[fmt.Sprintf("l.%d", n)] = of.Digest
 	}
 	i.ID, i.Size = config.Digest, i.Size+size
 	return store.refer(at.Digest, refs)

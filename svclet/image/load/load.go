@@ -39,7 +39,8 @@ type Imported struct {
 	Digest digest.Digest
 	// Size is the size of its manifest, configuration and (compressed) layers for this
 	// machine's platform, in bytes.
-	Size int64
+	Size   int64
+	layers []layer // from the lowest
 }
 
 // Import reads an archive to its end and returns when CRI knows its images. Of an
@@ -91,6 +92,9 @@ func importArchive(ctx context.Context, opts Options, archive io.Reader, labels 
 		found, err := candidates.resolve(store, want)
 		if err != nil {
 			return imported, content.explain(err)
+		}
+		if err := store.unpack(found); err != nil {
+			return imported, fmt.Errorf("%s: %w", found.Name, err)
 		}
 		if err := store.register(found, labels); err != nil {
 			return imported, fmt.Errorf("%s: %w", found.Name, err)

@@ -165,7 +165,39 @@ func TestAnImportHasTheResultOfAPull(t *testing.T) {
 			if len(f.leases) > 0 || len(f.open) > 0 {
 				t.Errorf("%d leases and %d writes are left", len(f.leases), len(f.open))
 			}
+			if f.unpacked != 1 {
+				t.Errorf("the layer was unpacked %d times", f.unpacked)
+			}
 		})
+	}
+}
+
+func TestAnImageOfCRIWithSeveralSnapshottersIsUnpackedByItsContainers(t *testing.T) {
+	ours, files := image(t, runtime.GOARCH)
+	for _, snapshotters := range [][]string{nil, {"overlayfs", "stargz"}} {
+		f, socket := startFake(t)
+		f.snapshotters = snapshotters
+		imported, err := Import(t.Context(), Options{Endpoint: socket}, bytes.NewReader(packed(t, ociLayout(t, files, map[string]ocispec.Descriptor{"example.com/a:1": ours})...)))
+		if err != nil || len(imported) != 1 || f.unpacked != 0 {
+			t.Errorf("%v: imported %v, unpacked %d layers: %v", snapshotters, imported, f.unpacked, err)
+		}
+	}
+}
+
+func TestALayerThatIsNotWhatItsConfigurationSaysIsRefused(t *testing.T) {
+	layer := "the layer"
+	config := asJSON(t, ocispec.Image{Platform: ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH}, RootFS: ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.FromString("another")}}})
+	document := asJSON(t, ocispec.Manifest{
+		MediaType: ocispec.MediaTypeImageManifest, Config: descriptor(ocispec.MediaTypeImageConfig, config), Layers: []ocispec.Descriptor{descriptor(ocispec.MediaTypeImageLayer, layer)},
+	})
+	files := []file{blobFile(layer), blobFile(config), blobFile(document)}
+	f, socket := startFake(t)
+	_, err := Import(t.Context(), Options{Endpoint: socket}, bytes.NewReader(packed(t, ociLayout(t, files, map[string]ocispec.Descriptor{"example.com/a:1": descriptor(ocispec.MediaTypeImageManifest, document)})...)))
+	if want := "and its configuration says " + digest.FromString("another").String(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if len(f.images) > 0 || len(f.snapshots) > 0 || len(f.leases) > 0 {
+		t.Errorf("left are %v, %v and %v", f.images, f.snapshots, f.leases)
 	}
 }
 
@@ -186,12 +218,21 @@ func (f *fake) check(t *testing.T, i Imported) {
 		}
 		n := 1
 		for key, to := range f.labels[at] {
+			if key == "containerd.io/gc.ref.snapshot.overlayfs" {
+				if layers := f.snapshots[to]; len(layers) != 1 || f.blobs[layers[0]] == nil {
+					t.Errorf("the snapshot %s of %s has the layers %v", to, at, layers)
+				}
+				continue
+			}
 			if !strings.HasPrefix(key, "containerd.io/gc.ref.content.") {
 				t.Errorf("%s has the label %s", at, key)
 			}
 			n += reach(digest.Digest(to))
 		}
 		return n
+	}
+	if f.labels[i.ID]["containerd.io/gc.ref.snapshot.overlayfs"] == "" {
+		t.Error("nothing keeps the unpacked layers from being collected")
 	}
 	if n := reach(i.Digest); n < 3 { // manifest, configuration, layer
 		t.Errorf("only %d blobs are kept from being collected", n)

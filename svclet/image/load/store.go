@@ -13,8 +13,10 @@ import (
 	"time"
 
 	contentapi "github.com/containerd/containerd/api/services/content/v1"
+	diffapi "github.com/containerd/containerd/api/services/diff/v1"
 	imagesapi "github.com/containerd/containerd/api/services/images/v1"
 	leasesapi "github.com/containerd/containerd/api/services/leases/v1"
+	snapshotsapi "github.com/containerd/containerd/api/services/snapshots/v1"
 	"github.com/containerd/containerd/api/types"
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
@@ -55,16 +57,18 @@ const (
 
 // store is a connection to containerd for one import.
 type store struct {
-	conn    *grpc.ClientConn
-	ctx     context.Context // with the namespace and the lease
-	content contentapi.ContentClient
-	images  imagesapi.ImagesClient
-	leases  leasesapi.LeasesClient
-	cri     runtimeapi.ImageServiceClient
-	clock   clock.WithTicker
-	lease   string
-	written int
-	buffer  []byte
+	conn      *grpc.ClientConn
+	ctx       context.Context // with the namespace and the lease
+	content   contentapi.ContentClient
+	images    imagesapi.ImagesClient
+	leases    leasesapi.LeasesClient
+	snapshots snapshotsapi.SnapshotsClient
+	diffs     diffapi.DiffClient
+	cri       runtimeapi.ImageServiceClient
+	clock     clock.WithTicker
+	lease     string
+	written   int
+	buffer    []byte
 }
 
 func open(ctx context.Context, endpoint string, c clock.WithTicker) (*store, error) {
@@ -73,14 +77,16 @@ func open(ctx context.Context, endpoint string, c clock.WithTicker) (*store, err
 		return nil, err
 	}
 	s := &store{
-		conn:    conn,
-		clock:   c,
-		content: contentapi.NewContentClient(conn),
-		images:  imagesapi.NewImagesClient(conn),
-		leases:  leasesapi.NewLeasesClient(conn),
-		cri:     runtimeapi.NewImageServiceClient(conn),
-		lease:   "svc-import-" + string(uuid.NewUUID()),
-		buffer:  make([]byte, chunk),
+		conn:      conn,
+		clock:     c,
+		content:   contentapi.NewContentClient(conn),
+		images:    imagesapi.NewImagesClient(conn),
+		leases:    leasesapi.NewLeasesClient(conn),
+		snapshots: snapshotsapi.NewSnapshotsClient(conn),
+		diffs:     diffapi.NewDiffClient(conn),
+		cri:       runtimeapi.NewImageServiceClient(conn),
+		lease:     "svc-import-" + string(uuid.NewUUID()),
+		buffer:    make([]byte, chunk),
 	}
 	s.ctx = metadata.AppendToOutgoingContext(ctx, "containerd-namespace", namespace)
 	_, err = s.leases.Create(s.ctx, &leasesapi.CreateRequest{ID: s.lease, Labels: map[string]string{
@@ -256,13 +262,20 @@ func (s *store) size(of digest.Digest) (int64, error) {
 }
 
 func (s *store) refer(from digest.Digest, to map[string]digest.Digest) error {
-	info := &contentapi.Info{Digest: from.String(), Labels: map[string]string{}}
-	mask := &fieldmaskpb.FieldMask{}
-	for _, key := range slices.Sorted(maps.Keys(to)) {
-		info.Labels[labelRef+key] = to[key].String()
-		mask.Paths = append(mask.Paths, "labels."+labelRef+key)
+	labels := map[string]string{}
+	for key, referred := range to {
+		labels[labelRef+key] = referred.String()
 	}
-	_, err := s.content.Update(s.ctx, &contentapi.UpdateRequest{Info: info, UpdateMask: mask})
+	return s.label(from, labels)
+}
+
+// label adds labels to a blob.
+func (s *store) label(of digest.Digest, labels map[string]string) error {
+	mask := &fieldmaskpb.FieldMask{}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		mask.Paths = append(mask.Paths, "labels."+key)
+	}
+	_, err := s.content.Update(s.ctx, &contentapi.UpdateRequest{Info: &contentapi.Info{Digest: of.String(), Labels: labels}, UpdateMask: mask})
 	return plain(err)
 }
 
