@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the real kube-apiserver, kube-controller-manager, kube-scheduler,
 # kubelet and etcd, or the components of Kubernetes (kube-apiserver-1.28, kubectl-1.28 and
-# kubectl-1.20 are of older releases) and the tools of etcd (etcdctl, etcdutl) that are
-# named, into bin/, for the benchmark and the tests that compare with them. Does nothing when
+# kubectl-1.20 are of older releases), the tools of etcd (etcdctl, etcdutl) or helm that
+# are named, into bin/, for the benchmark and the tests that compare with them. Does nothing when
 # they are current.
 # The first build takes about five minutes on two cores; GOFLAGS=-p=1 leaves room for
 # other work.
@@ -42,6 +42,7 @@ for name in "${components[@]}"; do
 		"${version//$kubernetes/v1.28.15} -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=28" ;;
 	kubectl-1.20) build "$name" "$name" . "${version//$kubernetes/v1.20.15}" ;;
 	kubectl-1.28) build "$name" "$name" . "${version//$kubernetes/v1.28.15}" ;;
+	helm) build helm helm helm.sh/helm/v3/cmd/helm ;;
 	etcd*) build etcdtools "$name" "go.etcd.io/etcd/$name/v3" ;;
 	*) build kubernetes "$name" "k8s.io/kubernetes/cmd/$name" "$version" ;;
 	esac

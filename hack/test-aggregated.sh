@@ -12,6 +12,7 @@ case ${HOST:-} in
 "") ;;
 kube-apiserver)
 	hack/peers.sh
+	hack/peers.sh helm
 	;;
 pods)
 	package=./test/aggregated/deployed timeout=40
