@@ -183,11 +183,24 @@ func Program(name, pkg string) (Image, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return Image{}, fmt.Errorf("building %s: %w\n%s", pkg, err, out)
 	}
-	content, err := os.ReadFile(binary)
+	return programFile(name, binary, "/"+path.Base(pkg))
+}
+
+// PeerImage is an image that runs a program that hack/peers.sh has built.
+func PeerImage(name, program string) (Image, error) {
+	file, err := Peer(program)
 	if err != nil {
 		return Image{}, err
 	}
-	at := "/" + path.Base(pkg)
+	return programFile(name, file, "/"+program)
+}
+
+// programFile is an image that runs a static program, at a path.
+func programFile(name, file, at string) (Image, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return Image{}, err
+	}
 	return Image{Name: name, Files: map[string]ImageFile{
 		at:     {Content: content},
 		"/tmp": {Mode: fs.ModeDir | fs.ModeSticky | 0o777},
