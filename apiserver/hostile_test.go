@@ -225,6 +225,9 @@ func TestEphemeralContainersAreNoWayToMoreRights(t *testing.T) {
 	s := newStage(t, known+`{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "update", "patch"]}`)
 	const pods = "/api/v1/namespaces/default/pods"
 	s.must(http.MethodPatch, "/api/v1/namespaces/default", `{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}`)
+	await(t, func() (int, string) { // until the label is known to admission
+		return s.request("admin", http.MethodPost, pods+"?dryRun=All", `{"metadata": {"name": "q"}, "spec": {"hostNetwork": true, "containers": [{"name": "c", "image": "i"}]}}`, nil)
+	}, http.StatusForbidden)
 	s.must(http.MethodPost, pods, pod("p", "n1", ""))
 	container := func(more string) string {
 		return `{"spec": {"ephemeralContainers": [{"name": "e", "image": "i", "terminationMessagePolicy": "File", "imagePullPolicy": "Always"` + more + `}]}}`

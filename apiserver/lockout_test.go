@@ -124,9 +124,7 @@ func (o operator) tryAllGuards(t *testing.T) {
 				o.change(t, resource, body, slices.Contains(guard.refuses, resource))
 			}
 			for _, path := range []string{"/readyz", "/livez"} {
-				if code, body := o.do(t, http.MethodGet, path, ""); code != http.StatusOK {
-					t.Errorf("%s: %d %s", path, code, body)
-				}
+				await(t, func() (int, string) { return o.do(t, http.MethodGet, path, "") }, http.StatusOK)
 			}
 			for resource := range guard.objects {
 				o.mustDo(t, http.MethodDelete, o.registrations+resource+"/guard", "")

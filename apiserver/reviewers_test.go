@@ -104,9 +104,8 @@ func (b *backend) review(t *testing.T, configure func(*options.Options), request
 			if !refused || len(body) > 64<<10 {
 				t.Errorf("answered %d %.300s, %v, want %v", code, body, err, want)
 			}
-			if code, body := r.get(t, "/api/v1/namespaces/default", false); code != http.StatusOK {
-				t.Errorf("a request for which the webhook is not asked is answered with %d %s", code, body)
-			}
+			// The webhook is not asked for this one, which a slow server may not answer in time.
+			await(t, func() (int, string) { return r.get(t, "/api/v1/namespaces/default", false) }, http.StatusOK)
 		})
 	}
 }

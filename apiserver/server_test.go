@@ -248,9 +248,7 @@ func TestTwoServersOfAProcessAreIndependent(t *testing.T) {
 		t.Errorf("the other server has it too: %d %s", code, body)
 	}
 	a.stop(t)
-	if code, body := b.get(t, "/readyz", true); code != http.StatusOK {
-		t.Errorf("the other server is not ready any more: %d %s", code, body)
-	}
+	await(t, func() (int, string) { return b.get(t, "/readyz", true) }, http.StatusOK)
 	if code, body := b.do(t, http.MethodPost, configMaps, `{"metadata": {"name": "after"}}`, false); code != http.StatusCreated {
 		t.Errorf("create on the other server: %d %s", code, body)
 	}

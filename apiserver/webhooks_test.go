@@ -17,7 +17,7 @@ import (
 const webhooksPath = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 // webhook serves one response to every review of configmaps of the server, which waits for
-// it for the seconds of timeout.
+// it for the seconds of timeout. Remove returns when it is not asked any more.
 func webhook(t *testing.T, r *running, policy string, timeout int, answer http.HandlerFunc) (register, remove func()) {
 	t.Helper()
 	hook := httptest.NewTLSServer(answer)
@@ -35,6 +35,9 @@ func webhook(t *testing.T, r *running, policy string, timeout int, answer http.H
 			if code, answer := r.do(t, http.MethodDelete, webhooksPath+"/hostile", "", false); code != http.StatusOK {
 				t.Fatalf("remove: %d %s", code, answer)
 			}
+			await(t, func() (int, string) {
+				return r.do(t, http.MethodPost, "/api/v1/namespaces/default/configmaps?dryRun=All", `{"metadata": {"name": "victim"}}`, false)
+			}, http.StatusCreated)
 		}
 }
 

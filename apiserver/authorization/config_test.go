@@ -98,7 +98,7 @@ authorizers:
 - type: Webhook
   name: company
   webhook:
-    timeout: 3s
+    timeout: 30s
     subjectAccessReviewVersion: v1
     matchConditionSubjectAccessReviewVersion: v1
     failurePolicy: Deny

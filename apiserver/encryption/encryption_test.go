@@ -64,9 +64,9 @@ const kind = "secrets"
 
 func eventually(t *testing.T, rule string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not after 30 s", rule)
+			t.Fatalf("%s: not after a minute", rule)
 		}
 	}
 }

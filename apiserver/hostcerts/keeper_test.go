@@ -49,9 +49,12 @@ func (h *host) keeper(t *testing.T, o Options) *Keeper {
 	return k
 }
 
-// run runs a keeper until the end of the test.
-func run(t *testing.T, k *Keeper) {
+// run runs a keeper until the end of the test, and returns when it watches: a fake client
+// does not tell a watch of what has changed since the list.
+func (h *host) run(t *testing.T, k *Keeper) *WithT {
 	t.Helper()
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(time.Minute)
 	if err := k.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +68,21 @@ func run(t *testing.T, k *Keeper) {
 		cancel()
 		<-ended
 	})
+	g.Eventually(func() int { return watches(&h.client.Fake) }).Should(BeNumerically(">=", len(k.secrets)))
+	if k.serving != nil {
+		g.Eventually(func() int { return watches(&h.services.Fake) }).Should(BeNumerically(">=", 1))
+	}
+	return g
+}
+
+// watches is how many watches there have been.
+func watches(of *clienttesting.Fake) (n int) {
+	for _, action := range of.Actions() {
+		if action.GetVerb() == "watch" {
+			n++
+		}
+	}
+	return n
 }
 
 func (h *host) secret(t *testing.T, name string) *corev1.Secret {
@@ -153,14 +171,13 @@ func TestServerUsesWhatAnotherHasRenewedAtTheSameTime(t *testing.T) {
 }
 
 func TestOnlyAPIServicesOfTheServiceGetTheAuthorities(t *testing.T) {
-	g := NewWithT(t)
 	h := newHost(
 		apiService("v1.apps.svc.dev", "svc-system", "svc-apiserver"),
 		apiService("v1.other", "svc-system", "other"),
 		apiService("v1.elsewhere", "elsewhere", "svc-apiserver"),
 		apiService("v1.apps", "", ""),
 	)
-	run(t, h.keeper(t, servingOptions))
+	g := h.run(t, h.keeper(t, servingOptions))
 	want := h.secret(t, "svc-serving").Data[authoritiesKey]
 	g.Eventually(func() []byte { return h.caBundle(t.Context(), "v1.apps.svc.dev") }).Should(Equal(want))
 
@@ -181,10 +198,9 @@ func TestOnlyAPIServicesOfTheServiceGetTheAuthorities(t *testing.T) {
 }
 
 func TestDeletedSecretIsMadeAgain(t *testing.T) {
-	g := NewWithT(t)
 	h := newHost(apiService("v1.apps.svc.dev", "svc-system", "svc-apiserver"))
 	k := h.keeper(t, servingOptions)
-	run(t, k)
+	g := h.run(t, k)
 	before, _ := k.Serving().CurrentCertKeyContent()
 	g.Expect(h.client.CoreV1().Secrets("svc-system").Delete(t.Context(), "svc-serving", metav1.DeleteOptions{})).To(Succeed())
 	g.Eventually(func() []byte {
@@ -196,7 +212,6 @@ func TestDeletedSecretIsMadeAgain(t *testing.T) {
 }
 
 func TestErrorOfTheHostIsRetried(t *testing.T) {
-	g := NewWithT(t)
 	h := newHost(apiService("v1.apps.svc.dev", "svc-system", "svc-apiserver"))
 	failures := make(chan struct{}, 1)
 	failures <- struct{}{}
@@ -210,7 +225,7 @@ func TestErrorOfTheHostIsRetried(t *testing.T) {
 			return false, nil, nil
 		}
 	})
-	run(t, h.keeper(t, servingOptions))
+	g := h.run(t, h.keeper(t, servingOptions))
 	g.Eventually(failed).Should(BeClosed())
 	g.Eventually(func() []byte {
 		h.clock.Step(time.Second)
@@ -221,10 +236,9 @@ func TestErrorOfTheHostIsRetried(t *testing.T) {
 // A client that the host's aggregator stands for connects for each request, and
 // trusts what is in the APIService at that time.
 func TestNoRequestFailsWhileCertificatesAndAuthoritiesAreRenewed(t *testing.T) {
-	g := NewWithT(t)
 	h := newHost(apiService("v1.apps.svc.dev", "svc-system", "svc-apiserver"))
 	k := h.keeper(t, servingOptions)
-	run(t, k)
+	g := h.run(t, k)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, err := tls.X509KeyPair(k.Serving().CurrentCertKeyContent())

@@ -46,9 +46,7 @@ func TestAnOverriddenResourceIsStoredInItsOwnEtcd(t *testing.T) {
 	if got, err := list(ctx, configs, everything); err != nil || got != "overridden" {
 		t.Errorf("list: %q, %v", got, err)
 	}
-	if err := b.Check(ctx); err != nil {
-		t.Errorf("the check fails: %v", err)
-	}
+	awaitHealthy(t, b)
 	if sizes := b.Sizes(ctx); len(sizes) != 2 {
 		t.Errorf("%d sizes of databases, want one for each cluster", len(sizes))
 	}

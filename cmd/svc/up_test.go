@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"svc.dev/svc/internal/datadir"
+	"svc.dev/svc/test/launch"
 )
 
 func TestAFullDiskIsNamed(t *testing.T) {
@@ -35,22 +35,12 @@ func TestAFullDiskIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errOut strings.Builder
-	code := run([]string{"up", "--node=false", "--secure-port=" + freePort(t), "--data-dir=" + dir}, &out, &errOut)
+	port, err := launch.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := run([]string{"up", "--node=false", "--secure-port=" + port, "--data-dir=" + dir}, &out, &errOut)
 	if code != 1 || !strings.HasPrefix(errOut.String(), "svc up: --data-dir: the disk under "+dir+" is full: free ") || strings.Count(errOut.String(), "\n") != 1 {
 		t.Errorf("no room for the keys: exit code %d, %s", code, errOut.String())
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }

@@ -262,12 +262,13 @@ func TestAFailedImagePullIsReportedAndRetried(t *testing.T) {
 
 func TestAnAgentThatCannotBeMadeLeavesItsPortFree(t *testing.T) {
 	m := newMachine(t, runtimetest.Options{})
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	const address = "127.0.0.2" // at which no test beside this one may get the port
+	free, err := net.Listen("tcp", address+":0")
 	m.Expect(err).NotTo(gomega.HaveOccurred())
 	m.Expect(free.Close()).To(gomega.Succeed())
 	m.adjust = func(flags *config.Flags, c *config.Configuration) {
 		flags.NodeIP = "nowhere"
-		c.EnableServer, c.Address, c.ReadOnlyPort, c.HealthzPort = ptr.To(true), "127.0.0.1", 0, ptr.To[int32](0)
+		c.EnableServer, c.Address, c.ReadOnlyPort, c.HealthzPort = ptr.To(true), address, 0, ptr.To[int32](0)
 		c.Port = int32(free.Addr().(*net.TCPAddr).Port)
 	}
 	_, err = m.attempt(t.Context())

@@ -76,7 +76,7 @@ func TestNameServersAreUnknownUntilTheServicesAreRead(t *testing.T) {
 		forbidden.Store(!may)
 		failed := make(chan error, 1)
 		go func() { _, err := find(t.Context()); failed <- err }()
-		gomega.NewWithT(t).Eventually(turned.HasWaiters).Should(gomega.BeTrue())
+		gomega.NewWithT(t).Eventually(turned.HasWaiters).WithTimeout(time.Minute).Should(gomega.BeTrue())
 		turned.Step(syncWait)
 		if err := <-failed; (err != nil) != may {
 			t.Errorf("before the services are read, which is permitted: %t: %v", may, err)

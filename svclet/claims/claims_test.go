@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	"google.golang.org/grpc"
@@ -325,7 +326,7 @@ func TestTheEndOfAPodWaitsForThePreparationOfItsClaim(t *testing.T) {
 	f.claim("a", one, two)
 	var both sync.WaitGroup
 	both.Go(func() { f.Expect(f.Prepare(t.Context(), one)).To(gomega.Succeed()) })
-	f.Eventually(d.calls).Should(gomega.HaveLen(1))
+	f.Eventually(d.calls).WithTimeout(time.Minute).Should(gomega.HaveLen(1))
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	f.Expect(f.Prepare(cancelled, two)).To(gomega.MatchError(context.Canceled))

@@ -102,6 +102,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, dir string) *fixture {
 	f := &fixture{WithT: gomega.NewWithT(t), t: t, dir: dir, clock: testclock.NewFakeClock(time.Unix(0, 0))}
+	f.SetDefaultEventuallyTimeout(time.Minute)
 	var err error
 	f.Manager, err = New(Options{Dir: dir, Nodes: []int{0, 1}, Changed: func() {}, Clock: f.clock})
 	f.Expect(err).NotTo(gomega.HaveOccurred())

@@ -314,7 +314,7 @@ func TestTheOptionsOfAClientStayWithTheServer(t *testing.T) {
 
 func TestTheNextResolverIsAskedWhenOneDoesNotAnswer(t *testing.T) {
 	f := start(t)
-	f.forward.timeout = time.Second
+	f.forward.timeout = 4 * time.Second // half of it for each
 	f.resolvers("127.0.0.1", "127.0.0.2")
 	second := newResolver(t, net.JoinHostPort("127.0.0.2", f.resolver.port()))
 	f.resolver.silent.Store(true)

@@ -148,7 +148,7 @@ func (m *machine) get(t *testing.T, port string) (int, string, report) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	NewWithT(t).Eventually(holds).WithTimeout(30*time.Second).Should(BeTrue(), what)
+	NewWithT(t).Eventually(holds).WithTimeout(time.Minute).Should(BeTrue(), what)
 }
 
 func TestAPortAnswersWhileItsServiceHasOne(t *testing.T) {

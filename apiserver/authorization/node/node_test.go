@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -291,6 +292,12 @@ func TestTheGraphFollowsTheAPIFromTheFirstRequestOfANode(t *testing.T) {
 		}
 	}
 	await(true)
+	// A fake client does not tell a watch of what has changed since the list.
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return slices.ContainsFunc(client.Actions(), func(a clienttesting.Action) bool { return a.Matches("watch", "pods") }), nil
+	}); err != nil {
+		t.Fatalf("pods are not watched: %v", err)
+	}
 	if err := client.CoreV1().Pods("shop").Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

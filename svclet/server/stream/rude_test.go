@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"svc.dev/svc/internal/footprint/leaks"
 	"svc.dev/svc/svclet/server/stream"
@@ -114,8 +115,10 @@ func TestAClientThatOpensNoStreamsIsDisconnected(t *testing.T) {
 
 func TestAConnectionEndsAtItsMaximumAge(t *testing.T) {
 	for _, protocol := range []string{wsUpgrade + "v5.channel.k8s.io\r\n", wsUpgrade + "v4.channel.k8s.io\r\n"} {
-		address, served := agent(t, stream.Options{MaxDuration: 50 * time.Millisecond, Lingering: time.Millisecond})
+		turned := clocktesting.NewFakeClock(time.Now())
+		address, served := agent(t, stream.Options{MaxDuration: time.Hour, Clock: turned})
 		_, reader := upgrade(t, address, protocol)
+		turned.Step(time.Hour)
 		_, _ = io.Copy(io.Discard, reader) // until the agent hangs up
 		<-served
 	}
