@@ -39,6 +39,7 @@ func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server 
 		Service: bootstrap.Service{
 			ClusterIP: bootstrap.FirstAddress(c.stores.env.ServiceCIDRs[0]), Port: servicePort, TargetPort: int32(port),
 		},
+		ServiceCIDR:    c.addresses.defaultServiceCIDR(c),
 		Advertise:      netip.AddrPortFrom(advertise.Unmap(), uint16(port)),
 		Shared:         c.options.SharedStorage,
 		Hosted:         c.hosted != nil,
@@ -107,7 +108,7 @@ func (s *bootstrapStep) keep(stopped <-chan struct{}) {
 }
 
 // repairReservations makes the reservations agree with the objects that hold
-// them, which a crash may have left different.
+// them, and the objects of addresses with both, which a crash may have left different.
 func (c *chain) repairReservations(ctx context.Context) error {
 	holders, err := reservation.Holders(ctx, c.stores.kinds, func(ctx context.Context, kind *resource.Kind) ([]runtime.Object, error) {
 		return c.stores.env.Objects(kind.Resource()).List(ctx, "", labels.Everything())
@@ -128,5 +129,8 @@ func (c *chain) repairReservations(ctx context.Context) error {
 			logger.Error(nil, "Several objects hold the same reservation, delete and create all but one again", "key", conflict.Key, "holders", conflict.Holders)
 		}
 	}
-	return nil
+	if c.addresses == nil {
+		return nil
+	}
+	return c.addresses.repair(ctx, c.stores, c.clock.Now())
 }

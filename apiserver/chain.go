@@ -25,6 +25,8 @@ type chain struct {
 	identity *identity
 	stores   *stores
 	clients  *clients
+	// addresses is nil if cluster IP addresses have no objects.
+	addresses *addresses
 	// aggregated is nil for a standalone server.
 	hosted *hosted
 	docs   *openapi.Documents
@@ -41,12 +43,12 @@ type chain struct {
 	discovered chan struct{}
 }
 
-func newChain(o *options.Options, id *identity, s *stores, c *clients, behind *hosted, l layers, clock clock.WithTicker) *chain {
+func newChain(o *options.Options, id *identity, s *stores, c *clients, a *addresses, behind *hosted, l layers, clock clock.WithTicker) *chain {
 	scheme := func() *runtime.Scheme { return apis.NewExternalScheme(s.kinds) }
 	types := openapi.New("svc", documentsVersion(o), definitions.Definitions, scheme, clock)
 	docs := openapi.New("svc", documentsVersion(o), s.served.Fields().Definitions(definitions.Definitions), scheme, clock)
 	return &chain{
-		options: o, identity: id, stores: s, clients: c, hosted: behind, docs: docs, types: types, drain: drain.New(), layers: l, clock: clock,
+		options: o, identity: id, stores: s, clients: c, addresses: a, hosted: behind, docs: docs, types: types, drain: drain.New(), layers: l, clock: clock,
 		deprecatedLater: deprecation.After(o.Release, s.kinds),
 		discovered:      make(chan struct{}),
 	}

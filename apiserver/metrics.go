@@ -59,7 +59,7 @@ func (c *chain) metricsConfig() metrics.Config {
 		DeprecatedLater: c.deprecatedLater.Has,
 		IsBuiltIn:       builtIn.Has,
 		Store:           c.stores.backend,
-		Pools:           c.pools(),
+		Pools:           c.pools,
 		Clock:           c.clock,
 		Allocations:     c.stores.allocations,
 		Tokens:          c.identity.uses,
@@ -75,9 +75,13 @@ func (c *chain) pools() []metrics.Pool {
 			return reservations.Count(ctx, core.ServiceNodePortPool, func(string) bool { return true })
 		},
 	}}
-	for _, cidr := range env.ServiceCIDRs {
+	cidrs := env.ServiceCIDRs
+	if env.ServiceRanges != nil {
+		cidrs = env.ServiceRanges()
+	}
+	for _, cidr := range cidrs {
 		pools = append(pools, metrics.Pool{
-			Allocator: "clusterip", Unit: "ips", CIDR: cidr.String(), Size: addresses(cidr),
+			Allocator: "clusterip", Unit: "ips", CIDR: cidr.String(), Size: size(cidr),
 			Allocated: func(ctx context.Context) (int, error) {
 				return reservations.Count(ctx, core.ServiceIPPool, func(key string) bool {
 					address, err := netip.ParseAddr(key)
@@ -89,9 +93,9 @@ func (c *chain) pools() []metrics.Pool {
 	return pools
 }
 
-// addresses returns the number of addresses that services can have: not the first
+// size returns the number of addresses of a range that services can have: not the first
 // one and, of IPv4, not the last one.
-func addresses(cidr netip.Prefix) float64 {
+func size(cidr netip.Prefix) float64 {
 	all := math.Pow(2, float64(cidr.Addr().BitLen()-cidr.Bits()))
 	if cidr.Addr().Is4() {
 		return all - 2

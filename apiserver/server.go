@@ -102,7 +102,12 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 		id.close()
 		return nil, errors.Join(err, s.close())
 	}
-	server, err := newChain(o, id, s, c, behind, l, clock).assemble()
+	a, err := newAddresses(s, c, behind)
+	if err != nil {
+		id.close()
+		return nil, errors.Join(err, s.close())
+	}
+	server, err := newChain(o, id, s, c, a, behind, l, clock).assemble()
 	if err != nil {
 		id.close()
 		return nil, errors.Join(err, s.close())

@@ -45,6 +45,8 @@ type stores struct {
 	allocations  *servermetrics.Allocations
 	env          *resource.Env
 	registry     *registry.Registry
+	// gate reports whether a feature gate is on at the release.
+	gate func(gate string) bool
 }
 
 // newStores opens the connection to etcd, which close closes, and installs the
@@ -99,7 +101,7 @@ func (s *stores) setGates(r releases.Release) error {
 		return err
 	}
 	enabled := func(gate string) bool { return set.Enabled(featuregate.Feature(gate)) }
-	s.served = s.served.WithGates(enabled)
+	s.served, s.gate = s.served.WithGates(enabled), enabled
 	gated, err := fields.NewGated(r, enabled)
 	if err != nil {
 		return err

@@ -40,6 +40,7 @@ import (
 	"svc.dev/svc/controllers/scheduler"
 	"svc.dev/svc/controllers/serviceaccount"
 	"svc.dev/svc/controllers/serviceaccounttoken"
+	"svc.dev/svc/controllers/servicecidr"
 	"svc.dev/svc/controllers/statefulset"
 	"svc.dev/svc/controllers/tainteviction"
 	"svc.dev/svc/controllers/tokencleaner"
@@ -88,6 +89,7 @@ func All() []controller.Controller {
 		scheduler.New(),
 		serviceaccount.New(),
 		serviceaccounttoken.New(),
+		servicecidr.New(),
 		statefulset.New(),
 		tainteviction.New(),
 		tokencleaner.New(),

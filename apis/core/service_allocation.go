@@ -19,6 +19,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apis/servicerange"
 )
 
 // The pools in which services reserve keys: addresses in their canonical form,
@@ -101,23 +102,19 @@ var (
 	errIPAllocated   = errors.New("provided IP is already allocated")
 	errPortAllocated = errors.New("provided port is already allocated")
 	errFull          = errors.New("range is full")
+	errNoRange       = errors.New("the provided network does not match the current range")
 )
 
 // execute reserves the keys that the client named before it allocates the
 // others, so that it does not allocate a key that the client named.
 func (c *serviceAllocator) execute(ctx context.Context, plan servicePlan, create bool) error {
 	for _, i := range plan.ReserveIPs {
-		ip := c.s.Spec.ClusterIPs[i]
-		err := c.reserveIP(ctx, ip)
-		c.countIP(familyOf(ip), true, err)
-		if err != nil {
+		if err := c.reserveIP(ctx, c.s.Spec.ClusterIPs[i]); err != nil {
 			return err
 		}
 	}
 	for _, i := range plan.AllocateIPs {
-		err := c.allocateIP(ctx, c.s.Spec.IPFamilies[i])
-		c.countIP(c.s.Spec.IPFamilies[i], false, err)
-		if err != nil {
+		if err := c.allocateIP(ctx, c.s.Spec.IPFamilies[i]); err != nil {
 			return err
 		}
 	}
@@ -155,6 +152,7 @@ func (c *serviceAllocator) execute(ctx context.Context, plan servicePlan, create
 	return nil
 }
 
+// reserveIP reserves an address that the client has named.
 func (c *serviceAllocator) reserveIP(ctx context.Context, ip string) error {
 	refuse := func(err error) error {
 		return invalidService(c.s, field.Invalid(specPath.Child("clusterIPs"), c.s.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %v: %v", ip, err)))
@@ -163,24 +161,52 @@ func (c *serviceAllocator) reserveIP(ctx context.Context, ip string) error {
 	if err != nil {
 		return refuse(err)
 	}
-	if cidr, ok := c.cidr(familyOf(ip)); !ok || !usable(cidr, addr) {
-		return refuse(fmt.Errorf("the provided IP (%v) is not in the valid range. The range of valid IPs is %s", ip, cidr))
+	cidr, err := c.rangeOf(ip, addr)
+	if err == nil {
+		err = c.reserve(ctx, ServiceIPPool, addr.String())
+		if apierrors.IsAlreadyExists(err) {
+			err = errIPAllocated
+		} else if err != nil {
+			c.countIP(cidr, true, err)
+			return apierrors.NewInternalError(fmt.Errorf("failed to allocate IP %v for Service %q: %w", ip, c.s.Name, err))
+		}
 	}
-	err = c.reserve(ctx, ServiceIPPool, addr.String())
-	if apierrors.IsAlreadyExists(err) {
-		return refuse(errIPAllocated)
-	} else if err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("failed to allocate IP %v for Service %q: %w", ip, c.s.Name, err))
+	c.countIP(cidr, true, err)
+	if err != nil {
+		return refuse(err)
 	}
 	return nil
 }
 
+// rangeOf returns the range from which an address that the client has named is allocated.
+// With an error it returns the range that refuses it, or the zero value.
+func (c *serviceAllocator) rangeOf(ip string, addr netip.Addr) (netip.Prefix, error) {
+	var cidr netip.Prefix
+	for _, cidr = range c.ranges(familyOf(ip)) {
+		if servicerange.Contains(cidr, addr) {
+			return cidr, nil
+		}
+	}
+	if c.env.ServiceRanges != nil {
+		return netip.Prefix{}, errNoRange
+	}
+	return cidr, fmt.Errorf("the provided IP (%v) is not in the valid range. The range of valid IPs is %s", ip, cidr)
+}
+
+// allocateIP reserves any address of a family, from the first range that has one.
 func (c *serviceAllocator) allocateIP(ctx context.Context, family corev1.IPFamily) error {
-	cidr, ok := c.cidr(family)
-	if !ok {
+	cidrs := c.ranges(family)
+	if len(cidrs) == 0 && c.env.ServiceRanges == nil {
 		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP for Service %q: the server has no range of %s addresses", c.s.Name, family))
 	}
-	ip, err := c.allocate(ctx, ServiceIPPool, addressSpan(cidr))
+	ip, err := "", errFull
+	for _, cidr := range cidrs {
+		ip, err = c.allocate(ctx, ServiceIPPool, addressSpan(cidr))
+		c.countIP(cidr, false, err)
+		if !errors.Is(err, errFull) {
+			break
+		}
+	}
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP for Service %q: %w", c.s.Name, err))
 	}
@@ -211,9 +237,9 @@ func (c *serviceAllocator) allocatePort(ctx context.Context) (int32, error) {
 	return int32(port), err
 }
 
-// countIP counts an attempt to reserve an address, by the range that it is from.
-func (c *serviceAllocator) countIP(family corev1.IPFamily, static bool, err error) {
-	if cidr, ok := c.cidr(family); ok {
+// countIP counts an attempt to reserve an address of a range, unless that is the zero value.
+func (c *serviceAllocator) countIP(cidr netip.Prefix, static bool, err error) {
+	if cidr.IsValid() {
 		c.count(ServiceIPPool, cidr.String(), static, err)
 	}
 }
@@ -226,13 +252,14 @@ func (c *serviceAllocator) count(pool, part string, static bool, err error) {
 
 // allocate reserves any free key of the span. It tries a random key before it
 // lists the reserved ones, and lists them again whenever another request has
-// reserved the key first.
+// reserved the key first. It tries no key twice.
 func (c *serviceAllocator) allocate(ctx context.Context, pool string, all span) (string, error) {
 	var held map[string]resource.Owner
+	tried := map[string]bool{}
 	for {
 		key, ok := all.pick(func(key string) bool {
 			_, reserved := held[key]
-			return reserved || slices.Contains(c.reserved[pool], key)
+			return reserved || tried[key] || slices.Contains(c.reserved[pool], key)
 		}, c.random)
 		if !ok {
 			return "", errFull
@@ -241,6 +268,7 @@ func (c *serviceAllocator) allocate(ctx context.Context, pool string, all span) 
 		if !apierrors.IsAlreadyExists(err) {
 			return key, err
 		}
+		tried[key] = true
 		if held, err = c.env.Reservations(pool).Held(ctx); err != nil {
 			return "", err
 		}
@@ -304,14 +332,19 @@ func (c *serviceAllocator) release(ctx context.Context, pool string, keys []stri
 	}
 }
 
-// cidr returns the server's range of a family.
-func (c *serviceAllocator) cidr(family corev1.IPFamily) (netip.Prefix, bool) {
-	for _, cidr := range c.env.ServiceCIDRs {
+// ranges returns the ranges of a family from which addresses are allocated.
+func (c *serviceAllocator) ranges(family corev1.IPFamily) []netip.Prefix {
+	all := c.env.ServiceCIDRs
+	if c.env.ServiceRanges != nil {
+		all = c.env.ServiceRanges()
+	}
+	var ranges []netip.Prefix
+	for _, cidr := range all {
 		if familyOfPrefix(cidr) == family {
-			return cidr, true
+			ranges = append(ranges, cidr)
 		}
 	}
-	return netip.Prefix{}, false
+	return ranges
 }
 
 func invalidService(s *corev1.Service, errs ...*field.Error) error {

@@ -153,6 +153,21 @@ func TestCreatingAServiceReservesItsAddressesAndPorts(t *testing.T) {
 	})
 }
 
+func TestAddressesComeFromTheRangesOfServiceCIDRs(t *testing.T) {
+	flag, both := []string{"10.0.0.0/30"}, []string{"10.0.0.0/30", "10.1.0.0/30", "fd00::/126"}
+	full := memoryReservations{"10.0.0.1": {Name: "b"}, "10.0.0.2": {Name: "b"}, "10.1.0.1": {Name: "b"}}
+	testAllocations(t, []allocationCase{
+		{rule: "of the first that has one", cidrs: flag, ready: both, others: full, s: service("a", nil), want: "10.0.0.1=b 10.0.0.2=b 10.1.0.1=b 10.1.0.2=a"},
+		{rule: "of any if the client names it", cidrs: flag, ready: both, s: service("a", withIP("10.1.0.2")), want: "10.1.0.2=a"},
+		{rule: "not of those of the flag alone", cidrs: flag, ready: []string{}, s: service("a", nil), err: "range is full"},
+		{rule: "not of those of the flag alone, if the client names it", cidrs: flag, ready: []string{"10.1.0.0/30"}, s: service("a", withIP("10.0.0.1")),
+			err: "failed to allocate IP 10.0.0.1: the provided network does not match the current range"},
+		{rule: "none if all are full", cidrs: flag, ready: flag, others: full, s: service("a", nil), want: "10.0.0.1=b 10.0.0.2=b 10.1.0.1=b", err: "range is full"},
+		{rule: "not of a family that the flag does not have", cidrs: flag, ready: both,
+			s: service("a", func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} }), err: "IPv6"},
+	})
+}
+
 func TestCreatingAServiceFailsIfItsAddressesAndPortsAreNotFree(t *testing.T) {
 	testAllocations(t, []allocationCase{
 		{rule: "not an address that another holds", cidrs: []string{"10.0.0.0/24"}, others: memoryReservations{"10.0.0.9": {Name: "b"}},
@@ -179,8 +194,10 @@ func TestCreatingAServiceFailsIfItsAddressesAndPortsAreNotFree(t *testing.T) {
 }
 
 type allocationCase struct {
-	rule   string
-	cidrs  []string
+	rule  string
+	cidrs []string
+	// ready, if not nil, are the ranges of ServiceCIDRs.
+	ready  []string
 	others memoryReservations
 	s      *corev1.Service
 	want   string // what is held then
@@ -204,8 +221,12 @@ func (test allocationCase) run(t *testing.T) {
 			c.ports[key] = owner
 		}
 	}
+	env := c.env(test.cidrs...)
+	if test.ready != nil {
+		env.ServiceRanges = func() []netip.Prefix { return c.env(test.ready...).ServiceCIDRs }
+	}
 	before := c.keys()
-	if finish, err := create(t, c.env(test.cidrs...), test.s.DeepCopy(), true); err == nil {
+	if finish, err := create(t, env, test.s.DeepCopy(), true); err == nil {
 		finish(true)
 	} else if test.err == "" {
 		t.Errorf("dry run: %v", err)
@@ -213,7 +234,7 @@ func (test allocationCase) run(t *testing.T) {
 	if got := c.keys(); got != before {
 		t.Errorf("a dry run reserved: %q", got)
 	}
-	finish, err := create(t, c.env(test.cidrs...), test.s, false)
+	finish, err := create(t, env, test.s, false)
 	if (err != nil) != (test.err != "") || (err != nil && !strings.Contains(err.Error(), test.err)) {
 		t.Fatalf("error is %v, want %q", err, test.err)
 	}

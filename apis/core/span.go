@@ -94,11 +94,3 @@ func addressAt(first netip.Addr, i uint64) netip.Addr {
 	}
 	return netip.AddrFrom16(b)
 }
-
-// usable reports whether the address may be allocated from the range.
-func usable(cidr netip.Prefix, ip netip.Addr) bool {
-	if !cidr.Contains(ip) || ip == cidr.Masked().Addr() {
-		return false
-	}
-	return !ip.Is4() || cidr.Contains(ip.Next())
-}

@@ -32,6 +32,10 @@ type Env struct {
 	// ServiceCIDRs are the ranges of cluster IP addresses, the primary family
 	// first (flag --service-cluster-ip-range).
 	ServiceCIDRs []netip.Prefix
+	// ServiceRanges, unless nil, returns the ranges that cluster IP addresses are allocated
+	// from at the moment, in the order of their use: those of the ServiceCIDR objects that
+	// are ready. If it is nil, they are ServiceCIDRs.
+	ServiceRanges func() []netip.Prefix
 	// NodePorts is the range of node ports (flag --service-node-port-range).
 	NodePorts PortRange
 	// Tokens issues service account tokens; it is nil where the server has no

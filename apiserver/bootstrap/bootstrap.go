@@ -1,5 +1,5 @@
 // Package bootstrap owns the objects that every cluster must have: the system
-// namespaces, the kubernetes Service and its endpoints, the flow-control
+// namespaces, the kubernetes Service and its endpoints, the default ServiceCIDR, the flow-control
 // configuration, the system priority classes, the default roles, the
 // configuration by which aggregated servers trust this one, and the date since
 // which uses of legacy tokens are tracked.
@@ -26,6 +26,8 @@ type Config struct {
 	Clock  clock.Clock
 	// Service is the kubernetes Service.
 	Service Service
+	// ServiceCIDR, unless nil, is the default ServiceCIDR.
+	ServiceCIDR *ServiceCIDR
 	// Advertise is the address at which clients in the cluster reach this server.
 	// A loopback address is not published, as on other machines it is their own;
 	// nor is the zero value.
@@ -59,9 +61,14 @@ func Steps(c Config) []Step {
 		return steps
 	}
 	auth := &c.Authentication
+	var ranges *serviceCIDRKeeper
+	if c.ServiceCIDR != nil {
+		ranges = newServiceCIDRKeeper(*c.ServiceCIDR)
+		steps = append(steps, ranges.step())
+	}
 	steps = append(steps, []Step{
 		{Name: "bootstrap-controller", Interval: repairInterval, Ensure: func(ctx context.Context) error {
-			return ensureBasics(ctx, c.Client, c.Service)
+			return ensureBasics(ctx, c.Client, c.Service, ranges)
 		}},
 		{Name: "start-legacy-token-tracking-controller", Interval: repairInterval, Ensure: func(ctx context.Context) error {
 			return EnsureTokenTracking(ctx, c.Client.CoreV1(), c.Clock.Now())
@@ -76,9 +83,13 @@ func Steps(c Config) []Step {
 	return steps
 }
 
-// ensureBasics makes the system namespaces and the kubernetes Service.
-func ensureBasics(ctx context.Context, client kubernetes.Interface, service Service) error {
+// ensureBasics makes the system namespaces and the kubernetes Service, which needs an address
+// of the ranges.
+func ensureBasics(ctx context.Context, client kubernetes.Interface, service Service, ranges *serviceCIDRKeeper) error {
 	if err := EnsureNamespaces(ctx, client.CoreV1(), SystemNamespaces()...); err != nil {
+		return err
+	}
+	if err := ranges.wait(ctx); err != nil {
 		return err
 	}
 	return EnsureService(ctx, client.CoreV1(), service)

@@ -123,6 +123,11 @@ func explicit(gates featuregate.FeatureGate) []string {
 	return names
 }
 
+// SwitchedOff reports whether a gate has been set to false.
+func SwitchedOff(gates featuregate.FeatureGate, name string) bool {
+	return slices.Contains(explicit(gates), name) && !gates.Enabled(featuregate.Feature(name))
+}
+
 // WithoutEffect returns the gates of the release that have been set and on which the
 // program does not act, by name.
 func WithoutEffect(gates featuregate.FeatureGate, acts func(name string) bool) []string {

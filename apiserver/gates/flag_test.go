@@ -32,6 +32,21 @@ func TestEveryGateOfTheReleaseIsAccepted(t *testing.T) {
 	}
 }
 
+func TestAGateIsSwitchedOffIfItHasBeenSetToFalse(t *testing.T) {
+	for value, want := range map[string]bool{"": false, "NodeSwap=true": false, "NodeSwap=false": true} {
+		set, err := featuregates.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := parse(set, value); err != nil {
+			t.Fatal(err)
+		}
+		if got := SwitchedOff(set, "NodeSwap"); got != want {
+			t.Errorf("%q: %v, want %v", value, got, want)
+		}
+	}
+}
+
 func TestBadGatesAreRefused(t *testing.T) {
 	for value, want := range map[string]string{
 		"NodeSwop=true":    "NodeSwop is not a known feature gate; did you mean NodeSwap?",

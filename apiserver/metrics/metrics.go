@@ -30,7 +30,7 @@ type Config struct {
 	IsBuiltIn func(schema.GroupResource) bool
 	// Store and Pools are measured when metrics are read.
 	Store Store
-	Pools []Pool
+	Pools func() []Pool
 	Clock clock.PassiveClock
 	// Allocations and Tokens, unless nil, are counted by the server.
 	Allocations *Allocations

@@ -179,11 +179,12 @@ func TestStoredObjectsAndAllocatedAddressesAreMeasured(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	c := newConfig()
 	c.Store, c.Clock = store, clock
-	c.Pools = []Pool{
+	pools := []Pool{
 		{Allocator: "clusterip", Unit: "ips", CIDR: "10.0.0.0/24", Size: 254, Allocated: func(context.Context) (int, error) { return 4, nil }},
 		{Allocator: "clusterip", Unit: "ips", CIDR: "fd00::/120", Size: 255, Allocated: func(context.Context) (int, error) { return 5, nil }},
 		{Allocator: "nodeport", Unit: "ports", Size: 10, Allocated: func(context.Context) (int, error) { return 0, errors.New("no answer") }},
 	}
+	c.Pools = func() []Pool { return pools }
 	g := New(prometheus.NewRegistry(), c)
 	expect(t, g, "objects{",
 		`apiserver_resource_objects{group="",resource="pods"} 3`, `apiserver_resource_objects{group="apps",resource="deployments"} -1`,

@@ -47,15 +47,16 @@ type Pool struct {
 // usage measures a store and pools.
 type usage struct {
 	store Store
-	pools []Pool
+	pools func() []Pool
 	clock clock.PassiveClock
 
 	mu       sync.Mutex
 	measured time.Time
 	objects  map[schema.GroupResource]int64
 	sizes    []int64
-	// allocated is the number of each pool's members in use, or -1 if it is not
+	// allocated is the number of the members in use of each of known, or -1 if it is not
 	// known.
+	known     []Pool
 	allocated []int
 }
 
@@ -65,7 +66,11 @@ func (u *usage) measure() {
 		ctx, cancel := context.WithTimeout(context.Background(), usageTimeout)
 		defer cancel()
 		u.objects, u.sizes, u.allocated = u.store.Objects(ctx), u.store.Sizes(ctx), nil
-		for _, p := range u.pools {
+		u.known = nil
+		if u.pools != nil {
+			u.known = u.pools()
+		}
+		for _, p := range u.known {
 			n, err := p.Allocated(ctx)
 			if err != nil {
 				n = -1
@@ -108,7 +113,7 @@ func (u *usage) add(families map[string]*dto.MetricFamily) {
 // allocators returns two families per pool.
 func (u *usage) allocators() []*dto.MetricFamily {
 	var families []*dto.MetricFamily
-	for i, p := range u.pools {
+	for i, p := range u.known {
 		if u.allocated[i] < 0 {
 			continue
 		}

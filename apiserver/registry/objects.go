@@ -2,11 +2,13 @@ package registry
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -67,5 +69,17 @@ func (o objects) Update(ctx context.Context, namespace, name string, dryRun bool
 // Delete implements resource.Objects.
 func (o objects) Delete(ctx context.Context, namespace, name string, options *metav1.DeleteOptions) error {
 	_, _, err := o.main.Delete(o.in(ctx, namespace), name, rest.ValidateAllObjectFunc, options)
+	return err
+}
+
+// DeleteIf requests the deletion of an object, if allowed returns nil for it as it is in
+// etcd. Other errors than those of allowed are apierrors.
+func (r *Registry) DeleteIf(ctx context.Context, gr schema.GroupResource, namespace, name string, allowed func(obj runtime.Object) error) error {
+	found := r.byName[gr]
+	if found == nil || found.main == nil {
+		return fmt.Errorf("delete %s %s: there is no such resource", gr, name)
+	}
+	validate := func(_ context.Context, obj runtime.Object) error { return allowed(obj) }
+	_, _, err := found.main.Delete(objects{main: found.main}.in(ctx, namespace), name, validate, &metav1.DeleteOptions{})
 	return err
 }

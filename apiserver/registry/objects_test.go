@@ -124,3 +124,27 @@ func TestObjectsGetListAndDelete(t *testing.T) {
 	}
 	s.Do(http.MethodGet, aSet, nil).Want(http.StatusNotFound)
 }
+
+func TestDeleteIfDeletesWhatIsAllowed(t *testing.T) {
+	s := startSet(t)
+	gr, no := schema.GroupResource{Group: "apps", Resource: "deployments"}, errors.New("no")
+	remove := func(name string, err error) error {
+		return s.Registry.DeleteIf(t.Context(), gr, "default", name, func(obj runtime.Object) error {
+			if got := obj.(*appsv1.Deployment).Name; got != name {
+				t.Errorf("asked for %s, not %s", got, name)
+			}
+			return err
+		})
+	}
+	if err := remove("none", nil); !apierrors.IsNotFound(err) {
+		t.Errorf("an object that does not exist: %v", err)
+	}
+	if err := remove("a", no); !errors.Is(err, no) {
+		t.Errorf("an object that must stay: %v", err)
+	}
+	s.Do(http.MethodGet, aSet, nil).Want(http.StatusOK)
+	if err := remove("a", nil); err != nil {
+		t.Error(err)
+	}
+	s.Do(http.MethodGet, aSet, nil).Want(http.StatusNotFound)
+}

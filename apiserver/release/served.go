@@ -85,9 +85,14 @@ const (
 	resizeGate              = "InPlacePodVerticalScaling"
 )
 
-// ActsOn reports whether kinds or subresources are served only with a feature gate.
+// ServiceCIDRGate is the feature gate with which services get addresses from the ranges of
+// ServiceCIDR objects, at releases that have them as stable kinds.
+const ServiceCIDRGate = "MultiCIDRServiceAllocator"
+
+// ActsOn reports whether a feature gate decides which kinds or subresources are served or
+// acted on.
 func ActsOn(gate string) bool {
-	return gate == ephemeralContainersGate || gate == resizeGate || slices.Contains(slices.Collect(maps.Values(kindGates)), gate)
+	return gate == ephemeralContainersGate || gate == resizeGate || gate == ServiceCIDRGate || slices.Contains(slices.Collect(maps.Values(kindGates)), gate)
 }
 
 func (s Served) enabled(gate string) bool {

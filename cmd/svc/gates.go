@@ -11,17 +11,23 @@ import (
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/legacytokencleaner"
+	"svc.dev/svc/controllers/servicecidr"
 )
 
 // actsOnControllers reports whether a gate enables a controller.
-func actsOnControllers(name string) bool { return name == legacytokencleaner.Gate }
+func actsOnControllers(name string) bool {
+	return name == legacytokencleaner.Gate || name == servicecidr.Gate
+}
 
 // enableGated adds the controllers of enabled gates to those that run, unless --controllers
-// lists single ones or excludes them.
+// lists single ones or excludes them, and excludes those of gates that are switched off.
 func enableGated(o *controllers.Options) {
 	listed := func(name string) bool { return slices.Contains(o.Controllers, name) }
 	if utilfeature.DefaultFeatureGate.Enabled(legacytokencleaner.Gate) && listed("*") && !listed("-"+legacytokencleaner.Name) {
 		o.Controllers = append(o.Controllers, legacytokencleaner.Name)
+	}
+	if gates.SwitchedOff(utilfeature.DefaultFeatureGate, servicecidr.Gate) && listed("*") && !listed(servicecidr.Name) {
+		o.Controllers = append(o.Controllers, "-"+servicecidr.Name)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	apigates "svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/controllers/legacytokencleaner"
+	"svc.dev/svc/controllers/servicecidr"
 	"svc.dev/svc/internal/featuregates"
 	"svc.dev/svc/svclet/config"
 )
@@ -76,7 +77,7 @@ func featureGates() (string, error) {
 		if apigates.Acts(gate.Name) {
 			by = append(by, "svc apiserver")
 		}
-		if gate.Name == legacytokencleaner.Gate {
+		if gate.Name == legacytokencleaner.Gate || gate.Name == servicecidr.Gate {
 			by = append(by, "svc controller-manager")
 		}
 		if config.ActsOn(gate.Name) {
