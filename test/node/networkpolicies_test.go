@@ -193,6 +193,10 @@ var _ = Describe("network policies", func() {
 		node.Kill()
 		Expect(node.Again(ctx)).To(Succeed())
 		connect()
+		Eventually(func() error { // the agent does not serve logs at once
+			_, err := p.spaces["x"].try(ctx, "logs", "denied-0")
+			return err
+		}).Should(Succeed())
 		before := tried("denied-0")
 		Eventually(func() int { return tried("denied-0") }).Should(BeNumerically(">", before+20))
 		for i := range 4 {
