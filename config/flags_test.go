@@ -136,7 +136,7 @@ func TestControllersMayDoWhatTheyDeclareInTheNamesOfTheDomain(t *testing.T) {
 		t.Fatal(err)
 	}
 	role := fleetRole(t)
-	running, err := controllers.Pick(controllers.All(), []string{"*"}, true)
+	running, err := controllers.Pick(controllers.All(), []string{"*"}, true, controllers.Included)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@
 package controllers
 
 import (
+	"sync"
+
 	"svc.dev/svc/controllers/attachdetach"
 	"svc.dev/svc/controllers/bootstrapsigner"
 	"svc.dev/svc/controllers/certificates/csrapproving"
@@ -99,3 +101,14 @@ func All() []controller.Controller {
 		validatingadmissionpolicystatus.New(),
 	}
 }
+
+// Gates returns the feature gates of all controllers.
+var Gates = sync.OnceValue(func() []string {
+	var gates []string
+	for _, c := range All() {
+		if c.Gate != "" {
+			gates = append(gates, c.Gate)
+		}
+	}
+	return gates
+})

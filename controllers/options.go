@@ -21,7 +21,10 @@ import (
 type Options struct {
 	// Controllers are the values of --controllers; see Pick.
 	Controllers []string
-	Election    Election
+	// Included reports whether "*" enables a controller. The default is the function of
+	// that name.
+	Included func(controller.Controller) bool
+	Election Election
 	// RootCAFile has the certificates by which pods verify the API server. The
 	// default is those by which the manager does.
 	RootCAFile string
@@ -52,6 +55,7 @@ const leaseName = "kube-controller-manager"
 func NewOptions() *Options {
 	return &Options{
 		Controllers: []string{"*"},
+		Included:    Included,
 		Election: Election{
 			Enabled:       true,
 			LeaseDuration: 15 * time.Second,
@@ -67,7 +71,7 @@ func NewOptions() *Options {
 // Picked returns the controllers that --controllers enables for an API server; server
 // is its URL.
 func (o *Options) Picked(server string) ([]controller.Controller, error) {
-	return Pick(o.all, o.Controllers, fleetaddress.IsAddress(server))
+	return Pick(o.all, o.Controllers, fleetaddress.IsAddress(server), o.Included)
 }
 
 // AddFlags adds the flags, with a flag set for each controller.

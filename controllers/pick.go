@@ -10,10 +10,10 @@ import (
 )
 
 // Pick returns the controllers that the values of --controllers enable: "*" enables
-// every controller that is not on demand and, for a fleet behind a host, not
-// standalone, "name" enables one, and "-name" disables one, in any order. An unknown
-// name is an error.
-func Pick(all []controller.Controller, values []string, fleet bool) ([]controller.Controller, error) {
+// every controller that is included and, for a fleet behind a host, not standalone,
+// "name" enables one, and "-name" disables one, in any order. An unknown name is an
+// error.
+func Pick(all []controller.Controller, values []string, fleet bool, included func(controller.Controller) bool) ([]controller.Controller, error) {
 	star := slices.Contains(values, "*")
 	named := map[string]bool{} // by name, whether it is enabled
 	for _, value := range values {
@@ -36,7 +36,7 @@ func Pick(all []controller.Controller, values []string, fleet bool) ([]controlle
 	for _, c := range all {
 		in, ok := named[c.Name]
 		if !ok {
-			in = star && !c.OnDemand && !(fleet && c.Standalone)
+			in = star && included(c) && !(fleet && c.Standalone)
 		}
 		if in {
 			picked = append(picked, c)
@@ -44,6 +44,9 @@ func Pick(all []controller.Controller, values []string, fleet bool) ([]controlle
 	}
 	return picked, nil
 }
+
+// Included reports whether "*" enables a controller whose feature gate has not been set.
+func Included(c controller.Controller) bool { return !c.OnDemand }
 
 // unknown returns the error for a name that no controller has.
 func unknown(all []controller.Controller, name string) error {

@@ -35,7 +35,7 @@ func TestPick(t *testing.T) {
 		"foo":                 `--controllers: there is no controller "foo": choose from *, job, namespace, podgc, tokencleaner`,
 		"--job":               `--controllers: there is no controller "-job": did you mean "job"?`,
 	} {
-		picked, err := Pick(all, strings.Split(flag, ","), false)
+		picked, err := Pick(all, strings.Split(flag, ","), false, Included)
 		var got []string
 		for _, c := range picked {
 			got = append(got, c.Name)
@@ -60,7 +60,7 @@ func TestStandaloneControllersOfAFleetRunOnlyIfTheyAreNamed(t *testing.T) {
 		"":               nil,
 		"*,tokencleaner": {"job", "tokencleaner"},
 	} {
-		picked, err := Pick(all, strings.Split(flag, ","), true)
+		picked, err := Pick(all, strings.Split(flag, ","), true, Included)
 		if err != nil {
 			t.Fatal(err)
 		}

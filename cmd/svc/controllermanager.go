@@ -46,7 +46,7 @@ place. Its flags are those of kube-controller-manager.`,
 			}
 			defer logs.FlushLogs()
 			warnGates(cmd, actsOnControllers)
-			enableGated(opts)
+			opts.Included = included
 			return runManager(cmd.Context(), opts, port, connection, api)
 		},
 	}

@@ -7,28 +7,25 @@ import (
 
 	"github.com/spf13/cobra"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/controllers"
-	"svc.dev/svc/controllers/legacytokencleaner"
-	"svc.dev/svc/controllers/servicecidr"
+	"svc.dev/svc/controllers/controller"
 )
 
-// actsOnControllers reports whether a gate enables a controller.
-func actsOnControllers(name string) bool {
-	return name == legacytokencleaner.Gate || name == servicecidr.Gate
-}
+// actsOnControllers reports whether a gate decides about a controller.
+func actsOnControllers(name string) bool { return slices.Contains(controllers.Gates(), name) }
 
-// enableGated adds the controllers of enabled gates to those that run, unless --controllers
-// lists single ones or excludes them, and excludes those of gates that are switched off.
-func enableGated(o *controllers.Options) {
-	listed := func(name string) bool { return slices.Contains(o.Controllers, name) }
-	if utilfeature.DefaultFeatureGate.Enabled(legacytokencleaner.Gate) && listed("*") && !listed("-"+legacytokencleaner.Name) {
-		o.Controllers = append(o.Controllers, legacytokencleaner.Name)
+// included reports whether "*" of --controllers enables a controller.
+func included(c controller.Controller) bool {
+	switch {
+	case c.Gate == "":
+		return controllers.Included(c)
+	case c.OnDemand:
+		return utilfeature.DefaultFeatureGate.Enabled(featuregate.Feature(c.Gate))
 	}
-	if gates.SwitchedOff(utilfeature.DefaultFeatureGate, servicecidr.Gate) && listed("*") && !listed(servicecidr.Name) {
-		o.Controllers = append(o.Controllers, "-"+servicecidr.Name)
-	}
+	return !gates.SwitchedOff(utilfeature.DefaultFeatureGate, c.Gate)
 }
 
 // warnGates names the feature gates that the user has set and that have no effect in

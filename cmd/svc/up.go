@@ -55,7 +55,7 @@ warnings and errors are logged, unless -v or --logging-format is given.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var muted atomic.Bool
-			enableGated(up.controllers)
+			up.controllers.Included = included
 			c, err := up.cluster(cmd, func() { muted.Store(true) })
 			if err != nil {
 				return err

@@ -27,6 +27,10 @@ type Controller struct {
 	Aliases []string
 	// OnDemand controllers run only if --controllers names them; "*" excludes them.
 	OnDemand bool
+	// Gate, unless empty, is the feature gate that kube-controller-manager has for it: "*"
+	// includes an OnDemand controller if the gate is on, and another one unless the gate has
+	// been set to false.
+	Gate string
 	// Standalone controllers do work that the host of a fleet does for it: behind a
 	// host they run only if --controllers names them.
 	Standalone bool

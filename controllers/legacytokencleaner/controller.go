@@ -18,10 +18,8 @@ import (
 )
 
 const (
-	// Name is the controller's name. The feature gate Gate enables it, too.
+	// Name is the controller's name.
 	Name = "legacy-service-account-token-cleaner"
-	// Gate is the feature gate that kube-controller-manager has for it.
-	Gate = "LegacyServiceAccountTokenCleanUp"
 
 	periodFlag = "legacy-service-account-token-clean-up-period"
 	// interval is how often a secret is checked.
@@ -38,6 +36,7 @@ func New() controller.Controller {
 		Name:       Name,
 		Aliases:    []string{"legacy-serviceaccount-token-cleaner-controller"},
 		OnDemand:   true,
+		Gate:       "LegacyServiceAccountTokenCleanUp",
 		Standalone: true,
 		Reads:      []client.Object{&corev1.Secret{}, &corev1.ServiceAccount{}, &corev1.Pod{}},
 		Selectors: []controller.Selector{

@@ -25,9 +25,7 @@ import (
 
 const (
 	// Name is the controller's name.
-	Name = "servicecidr"
-	// Gate is the feature gate without which kube-controller-manager does not run it.
-	Gate    = "MultiCIDRServiceAllocator"
+	Name    = "servicecidr"
 	workers = 2
 )
 
@@ -36,6 +34,7 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:    Name,
 		Aliases: []string{"service-cidr-controller"},
+		Gate:    "MultiCIDRServiceAllocator",
 		Newer:   true,
 		// The API server behind a host allocates addresses from its flag only.
 		Standalone: true,

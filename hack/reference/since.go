@@ -4,10 +4,11 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	apigates "svc.dev/svc/apiserver/gates"
-	"svc.dev/svc/controllers/legacytokencleaner"
+	"svc.dev/svc/controllers"
 	"svc.dev/svc/internal/featuregates"
 	"svc.dev/svc/svclet/config"
 )
@@ -96,7 +97,7 @@ func (p *sincePage) gates() {
 	for _, gate := range all {
 		shown := code(gate.Name)
 		other, known := p.others[gate.Name]
-		if !known && (config.ActsOn(gate.Name) || apigates.Acts(gate.Name) || gate.Name == legacytokencleaner.Gate) {
+		if !known && (config.ActsOn(gate.Name) || apigates.Acts(gate.Name) || slices.Contains(controllers.Gates(), gate.Name)) {
 			fmt.Fprintf(&p.text, "| %s | %s | |\n", shown, p.date("gate", gate.Name))
 			continue
 		}

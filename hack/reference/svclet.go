@@ -7,8 +7,7 @@ import (
 	"strings"
 
 	apigates "svc.dev/svc/apiserver/gates"
-	"svc.dev/svc/controllers/legacytokencleaner"
-	"svc.dev/svc/controllers/servicecidr"
+	"svc.dev/svc/controllers"
 	"svc.dev/svc/internal/featuregates"
 	"svc.dev/svc/svclet/config"
 )
@@ -77,7 +76,7 @@ func featureGates() (string, error) {
 		if apigates.Acts(gate.Name) {
 			by = append(by, "svc apiserver")
 		}
-		if gate.Name == legacytokencleaner.Gate || gate.Name == servicecidr.Gate {
+		if slices.Contains(controllers.Gates(), gate.Name) {
 			by = append(by, "svc controller-manager")
 		}
 		if config.ActsOn(gate.Name) {
