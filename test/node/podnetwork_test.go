@@ -172,10 +172,45 @@ var _ = Describe("two machines", func() {
 		Eventually(seen("far", addresses["near-web"]+":8080")).Should(Equal(addresses["far"] + "\n"))
 		By("through a service, by its name")
 		Eventually(seen("far", "web")).Should(Equal(addresses["far"] + "\n"))
+		By("through node ports of either machine, and a load balancer")
+		s.apply(ctx, `
+apiVersion: v1
+kind: Service
+metadata: {name: ports}
+spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: balanced}
+spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 8095, targetPort: 8080}]}
+`)
+		port := s.run(ctx, "get", "service", "ports", "-o=jsonpath={.spec.ports[0].nodePort}")
+		for _, from := range []string{"near", "far"} {
+			for _, to := range []string{hostAddress(ctx) + ":" + port, address + ":" + port, hostAddress(ctx) + ":8095", "balanced:8095"} {
+				Eventually(seen(from, to)).Should(MatchRegexp(`^[0-9.]+\n$`), "from %s to %s", from, to) // not always its own address
+			}
+		}
 		By("after another program has removed the route")
 		out, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/"+name, "ip", "route", "flush", "proto", "118").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
 		Eventually(seen("far", "web")).Should(Equal(addresses["far"] + "\n"))
+
+		By("while a service with pods on both is rolled over: no request of either machine's pods fails")
+		clients := map[string]podClient{}
+		s.apply(ctx, webServer("near-client", here)+"\n---\n"+webServer("far-client", "nodeName: other"))
+		for _, name := range []string{"near-client", "far-client"} {
+			clients[name] = podClient(s.await(ctx, name, beReady()).Status.PodIP)
+		}
+		loaded := startUnderLoad(ctx, s)
+		Expect(strings.Fields(s.run(ctx, "get", "pods", "--selector=app=loaded", "-o=jsonpath={.items[*].spec.nodeName}"))).
+			To(ContainElements("other", nodeName()))
+		for _, client := range clients {
+			client.start(ctx, loaded, loadRate())
+		}
+		rollOver(ctx, s)
+		for _, client := range clients {
+			client.end(ctx)
+		}
 
 		By("a policy that admits one pod of the other machine")
 		s.apply(ctx, `

@@ -3,113 +3,36 @@ package node
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"syscall"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"svc.dev/svc/test/node/requests"
 )
 
-// requests is a stream of requests, each with a connection of its own.
-type requests struct {
-	stop             context.CancelFunc
-	running          sync.WaitGroup
-	answered, failed atomic.Int64
-	mu               sync.Mutex
-	first            error // of those that failed
-}
-
-// startLoad begins to send requests to a URL at a rate per second, until end.
-func startLoad(ctx context.Context, url string, rate int) *requests {
-	ctx, stop := context.WithCancel(ctx)
-	l := &requests{stop: stop}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
-	l.running.Go(func() {
-		tick := time.NewTicker(time.Second / time.Duration(rate))
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				l.running.Go(func() { l.send(context.WithoutCancel(ctx), client, url) })
-			}
-		}
-	})
-	return l
-}
-
-func (l *requests) send(ctx context.Context, client *http.Client, url string) {
-	err := func() error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if _, err = io.Copy(io.Discard, resp.Body); err == nil && resp.StatusCode != http.StatusOK {
-			err = fmt.Errorf("it answers %s", resp.Status)
-		}
-		return err
-	}()
-	if err == nil {
-		l.answered.Add(1)
-		return
-	}
-	l.failed.Add(1)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.first == nil {
-		l.first = err
-	}
-}
-
-// end stops the stream, and returns how many requests were answered and an error if any
-// was not.
-func (l *requests) end() (answered int64, err error) {
-	l.stop()
-	l.running.Wait()
-	if failed := l.failed.Load(); failed > 0 {
-		err = fmt.Errorf("%d of %d requests failed, the first one: %w", failed, failed+l.answered.Load(), l.first)
-	}
-	return l.answered.Load(), err
-}
-
-var _ = Describe("a service under load", func() {
-	var rate int
-	var s space
-	var url string
-	BeforeEach(func(ctx SpecContext) {
-		// LOAD=500 is how many requests a second there are.
-		var err error
-		rate, err = strconv.Atoi(cmp.Or(os.Getenv("LOAD"), "50"))
-		Expect(err).NotTo(HaveOccurred(), "LOAD")
-		Expect(rate).To(BeNumerically(">", 0), "LOAD")
-		s = newSpace(ctx)
-		// A pod serves for ten seconds after it was told to end: until no node sends it
-		// connections any more.
-		s.apply(ctx, `
+// underLoad is a service with three pods, which are spread over the machines that there
+// are. A pod serves for ten seconds after it was told to end: until no node sends it
+// connections any more.
+const underLoad = `
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: web}
+metadata: {name: loaded}
 spec:
   replicas: 3
-  selector: {matchLabels: {app: web}}
+  selector: {matchLabels: {app: loaded}}
   template:
-    metadata: {labels: {app: web}}
+    metadata: {labels: {app: loaded}}
     spec:
       terminationGracePeriodSeconds: 60
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: loaded}}}
       containers:
       - name: main
         image: localhost/svc/server:1
@@ -118,28 +41,92 @@ spec:
 ---
 apiVersion: v1
 kind: Service
-metadata: {name: web}
-spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
-`)
-		s.run(ctx, "rollout", "status", "deployment/web", "--timeout=3m")
-		url = "http://" + s.run(ctx, "get", "service", "web", "-o=jsonpath={.spec.clusterIP}") + "/"
-		Eventually(func() (string, error) { return get(ctx, url) }).ShouldNot(BeEmpty())
+metadata: {name: loaded}
+spec: {selector: {app: loaded}, ports: [{port: 80, targetPort: 8080}]}
+`
+
+// loadRate returns how many requests a second each client sends: LOAD=500 sets it.
+func loadRate() int {
+	GinkgoHelper()
+	rate, err := strconv.Atoi(cmp.Or(os.Getenv("LOAD"), "50"))
+	Expect(err).NotTo(HaveOccurred(), "LOAD")
+	Expect(rate).To(BeNumerically(">", 0), "LOAD")
+	return rate
+}
+
+// startUnderLoad creates the service underLoad, and returns its URL when it answers.
+func startUnderLoad(ctx context.Context, s space) string {
+	GinkgoHelper()
+	s.apply(ctx, underLoad)
+	s.run(ctx, "rollout", "status", "deployment/loaded", "--timeout=3m")
+	url := "http://" + s.run(ctx, "get", "service", "loaded", "-o=jsonpath={.spec.clusterIP}") + "/"
+	Eventually(func() (string, error) { return get(ctx, url) }).ShouldNot(BeEmpty())
+	return url
+}
+
+// rollOver replaces all pods of underLoad, and returns when the old ones have ended.
+func rollOver(ctx context.Context, s space) {
+	GinkgoHelper()
+	s.run(ctx, "rollout", "restart", "deployment/loaded")
+	s.run(ctx, "rollout", "status", "deployment/loaded", "--timeout=3m")
+	Eventually(func() string {
+		return s.run(ctx, "get", "pods", "--selector=app=loaded", "--output=name")
+	}).Should(MatchRegexp(`^(\S+\n){3}$`))
+}
+
+// podClient is a pod of the image server, by its address, which sends requests.
+type podClient string
+
+// load calls /load of the pod.
+func (address podClient) load(ctx context.Context, method, query string) (status int, answer string) {
+	GinkgoHelper()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+string(address)+":8080/load?"+query, nil)
+	Expect(err).NotTo(HaveOccurred())
+	resp, err := http.DefaultClient.Do(req)
+	Expect(err).NotTo(HaveOccurred())
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return resp.StatusCode, string(content)
+}
+
+// start begins to send requests at a rate per second.
+func (address podClient) start(ctx context.Context, to string, rate int) {
+	GinkgoHelper()
+	status, answer := address.load(ctx, http.MethodPost, url.Values{"url": {to}, "rate": {strconv.Itoa(rate)}}.Encode())
+	Expect(status).To(Equal(http.StatusOK), answer)
+}
+
+// end stops the requests, all of which must have been answered.
+func (address podClient) end(ctx context.Context) {
+	GinkgoHelper()
+	status, answer := address.load(ctx, http.MethodDelete, "")
+	Expect(status).To(Equal(http.StatusOK), answer)
+	AddReportEntry("requests of the pod at "+string(address), answer)
+}
+
+var _ = Describe("a service under load", func() {
+	var s space
+	var url string
+	BeforeEach(func(ctx SpecContext) {
+		s = newSpace(ctx)
+		url = startUnderLoad(ctx, s)
 	})
 
-	It("answers every request during a rolling update", func(ctx SpecContext) {
-		l := startLoad(ctx, url, rate)
-		s.run(ctx, "rollout", "restart", "deployment/web")
-		s.run(ctx, "rollout", "status", "deployment/web", "--timeout=3m")
-		Eventually(func() string {
-			return s.run(ctx, "get", "pods", "--selector=app=web", "--output=name")
-		}).Should(MatchRegexp(`^(\S+\n){3}$`)) // the old pods have ended
-		answered, err := l.end()
+	It("answers every request of the node and of a pod during a rolling update", func(ctx SpecContext) {
+		s.apply(ctx, webServer("client", ""))
+		client := podClient(s.await(ctx, "client", beReady()).Status.PodIP)
+		client.start(ctx, url, loadRate())
+		l := requests.Start(ctx, url, loadRate())
+		rollOver(ctx, s)
+		answered, err := l.End()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answered).To(BeNumerically(">", 0))
+		client.end(ctx)
 	})
 
 	It("answers every request while containerd is killed, and while svc up is, with its agent and API server", func(ctx SpecContext) {
-		l := startLoad(ctx, url, rate)
+		l := requests.Start(ctx, url, loadRate())
 		before := listener(node.Endpoint())
 		Expect(syscall.Kill(before, syscall.SIGKILL)).To(Succeed())
 		Eventually(func() int { return listener(node.Endpoint()) }).ShouldNot(Or(Equal(before), BeZero()))
@@ -148,9 +135,9 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
 		Expect(err).NotTo(HaveOccurred(), string(out))
 		Expect(node.Again(ctx)).To(Succeed())
 		connect()
-		s.run(ctx, "scale", "deployment/web", "--replicas=4")
-		s.run(ctx, "rollout", "status", "deployment/web", "--timeout=3m")
-		answered, err := l.end()
+		s.run(ctx, "scale", "deployment/loaded", "--replicas=4")
+		s.run(ctx, "rollout", "status", "deployment/loaded", "--timeout=3m")
+		answered, err := l.End()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answered).To(BeNumerically(">", 0))
 	})

@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"svc.dev/svc/test/launch"
 )
@@ -64,11 +66,28 @@ spec:
 const talker = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"talker"},"spec":{"restartPolicy":"Never","automountServiceAccountToken":false,"containers":[{
 	"name":"c","image":"localhost/svc/busybox:1","imagePullPolicy":"Never","stdin":true,"stdinOnce":true,"command":["sh","-c","read line; echo heard: $line"]}]}}`
 
+var _ = Describe("the fleet of config/aggregated as it is", func() {
+	It("is reached at the host, and leaves nothing behind when it is removed", func(ctx SpecContext) {
+		createVolumes(ctx, "alone", 1)
+		before := inventory(ctx)
+		manifests := render(ctx, root, "")
+		install(ctx, manifests)
+		Expect(kubectl(onHost, "get", "pods.core.svc.dev", "-A", "-o", "name")).To(BeEmpty())
+		kubectl(onHost, "rollout", "status", "-n", "svc-system", "deployment/svc-controller-manager", "--timeout=2m")
+		script(ctx, "hack/undeploy.sh", manifests)
+		awaitInventory(ctx, before)
+	})
+})
+
+// components are those of the fleet that all other specs share: three members of etcd, of
+// which one may end, and what machines need that join.
+var components = []string{"three-etcd", "machines"}
+
 var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func() {
 	var before []string
 
 	BeforeAll(func(ctx SpecContext) {
-		createVolumes(ctx)
+		createVolumes(ctx, "etcd", 3)
 		before = inventory(ctx)
 		deploy(ctx)
 		connectFleet(ctx)
@@ -111,9 +130,7 @@ var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func
 
 	It("leaves nothing behind when it is removed", func(ctx SpecContext) {
 		script(ctx, "hack/undeploy.sh", filepath.Join(dir, "svc.yaml"))
-		Eventually(func() []string {
-			return sets.List(sets.New(inventory(ctx)...).SymmetricDifference(sets.New(before...)))
-		}).Should(BeEmpty(), "what was left or taken")
+		awaitInventory(ctx, before)
 	})
 })
 
@@ -179,9 +196,9 @@ func machine() {
 	})
 }
 
-// render writes the manifests of a source tree, with an image of svc, to svc.yaml, and
-// returns its name.
-func render(ctx context.Context, tree, image string) string {
+// render writes the manifests of a source tree's config/aggregated with components, and with
+// an image of svc, to svc.yaml, and returns its name.
+func render(ctx context.Context, tree, image string, components ...string) string {
 	GinkgoHelper()
 	config := filepath.Join(dir, "config")
 	Expect(os.MkdirAll(config, 0o700)).To(Succeed())
@@ -190,10 +207,13 @@ func render(ctx context.Context, tree, image string) string {
 		Expect(err).NotTo(HaveOccurred())
 		return relative
 	}
+	paths := []string{}
+	for _, component := range components {
+		paths = append(paths, to("components/"+component))
+	}
 	kustomization, err := json.Marshal(map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-		"resources":  []string{to("aggregated")},
-		"components": []string{to("components/three-etcd"), to("components/machines")},
+		"resources": []string{to("aggregated")}, "components": paths,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(filepath.Join(config, "kustomization.yaml"), kustomization, 0o600)).To(Succeed())
@@ -208,10 +228,10 @@ func deploy(ctx context.Context) {
 	GinkgoHelper()
 	var manifests string
 	if previous := os.Getenv("PREVIOUS"); previous == "" {
-		manifests = render(ctx, root, "")
+		manifests = render(ctx, root, "", components...)
 	} else {
 		importArchive(ctx, filepath.Join(previous, "dist", "svc.tar"))
-		manifests = render(ctx, previous, "svc:previous")
+		manifests = render(ctx, previous, "svc:previous", components...)
 	}
 	// The Secret that the component machines needs: the API servers start with it only.
 	kubectl(onHost, "create", "namespace", "svc-system")
@@ -219,10 +239,25 @@ func deploy(ctx context.Context) {
 	Expect(authority.Client(dir, "machines", "svc-apiserver")).To(Succeed())
 	kubectl(onHost, "create", "secret", "generic", "svc-machines", "-n", "svc-system", "--from-file=ca.crt="+authority.File,
 		"--from-file=tls.crt="+filepath.Join(dir, "machines.crt"), "--from-file=tls.key="+filepath.Join(dir, "machines.key"))
+	install(ctx, manifests)
+}
 
+// install applies manifests, waits until the host reaches all groups, and reports how long
+// that took.
+func install(ctx context.Context, manifests string) {
+	GinkgoHelper()
 	began := time.Now()
 	kubectl(onHost, "apply", "--server-side", "--force-conflicts", "-f", manifests)
-	kubectl(onHost, "wait", "apiservices", "-l", "app.kubernetes.io/part-of=svc", "--for=condition=Available", "--timeout=3m")
+	registered := aggregator.NewForConfigOrDie(kube.Config).ApiregistrationV1().APIServices()
+	Eventually(func(g Gomega) {
+		list, err := registered.List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=svc"})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(list.Items).NotTo(BeEmpty())
+		for _, item := range list.Items {
+			g.Expect(item.Status.Conditions).To(ContainElement(And(HaveField("Type", apiregistrationv1.Available), HaveField("Status", apiregistrationv1.ConditionTrue))), item.Name)
+		}
+	}).Should(Succeed())
+	available := time.Since(began)
 	// The host sends no requests before some moments later.
 	Eventually(func() error {
 		_, _, err := onHost.Run(ctx, "", "get", "nodes.core.svc.dev,events.events.svc.dev", "-A")
@@ -231,15 +266,15 @@ func deploy(ctx context.Context) {
 		}
 		return err
 	}).Should(Succeed())
-	AddReportEntry("time from apply to all APIServices Available", time.Since(began).String())
+	AddReportEntry("time from the beginning of apply", fmt.Sprintf("all APIServices Available after %s, kubectl has answers after %s", available, time.Since(began)))
 }
 
-// createVolumes creates the volumes of the three members of etcd: directories of the host's
-// node, as a storage class of the host would.
-func createVolumes(ctx context.Context) {
+// createVolumes creates volumes for members of etcd: directories of the host's node, as a
+// storage class of the host would.
+func createVolumes(ctx context.Context, prefix string, count int) {
 	GinkgoHelper()
-	for i := range 3 {
-		name := fmt.Sprintf("etcd-%d", i)
+	for i := range count {
+		name := fmt.Sprintf("%s-%d", prefix, i)
 		directory := filepath.Join(dir, name)
 		Expect(os.Mkdir(directory, 0o700)).To(Succeed())
 		Expect(os.Chown(directory, etcdUser, etcdUser)).To(Succeed())
@@ -277,6 +312,14 @@ func forwarded(ctx context.Context, k launch.Kubectl, args ...string) string {
 		return port
 	}).ShouldNot(BeEmpty(), forward.Output)
 	return get(ctx, "http://127.0.0.1:"+port+"/")
+}
+
+// awaitInventory waits until the host has the same objects as before.
+func awaitInventory(ctx context.Context, before []string) {
+	GinkgoHelper()
+	Eventually(func() []string {
+		return sets.List(sets.New(inventory(ctx)...).SymmetricDifference(sets.New(before...)))
+	}).Should(BeEmpty(), "what was left or taken")
 }
 
 // inventory returns the names of all objects of the host but those that come and go by

@@ -38,7 +38,7 @@ func faults() {
 		if os.Getenv("PREVIOUS") == "" {
 			Skip("PREVIOUS is not set")
 		}
-		manifests := render(ctx, root, "")
+		manifests := render(ctx, root, "", components...)
 		t := startTraffic(ctx)
 		kubectl(onHost, "apply", "--server-side", "--force-conflicts", "-f", manifests)
 		for _, name := range []string{"statefulset/svc-etcd", "deployment/svc-apiserver", "deployment/svc-controller-manager"} {

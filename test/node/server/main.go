@@ -13,6 +13,9 @@
 //	GET  /whoami      the pod's user at the API server, and which token says so;
 //	                  with ?new=true, by a new client
 //	GET  /ask?verb=V&path=P  what the API server answers to the pod
+//	POST /load?url=U&rate=N  begins to get a URL N times a second
+//	DELETE /load      stops that, and answers how often it was answered; 502 if
+//	                  not always
 //	POST /records?record=X   appends a record to the file --records, and answers
 //	                  when it is on the disk
 //
@@ -206,6 +209,9 @@ func handler(isReady bool, health *health.Server) *http.ServeMux {
 	api := newInCluster()
 	mux.HandleFunc("GET /whoami", api.whoAmI)
 	mux.HandleFunc("GET /ask", api.ask)
+	load := &load{}
+	mux.HandleFunc("POST /load", load.start)
+	mux.HandleFunc("DELETE /load", load.end)
 	mux.HandleFunc("GET /slow", func(w http.ResponseWriter, r *http.Request) {
 		wait, err := time.ParseDuration(r.FormValue("for"))
 		if err != nil {
