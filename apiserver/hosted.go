@@ -17,6 +17,7 @@ import (
 	"svc.dev/svc/apiserver/host"
 	"svc.dev/svc/apiserver/hostcerts"
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/registration"
 )
 
 // hosted is what a server behind a host has beside a standalone one: names, and the
@@ -78,6 +79,15 @@ func (a *hosted) keepCertificates(o *options.Options, clock clock.Clock) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), certificatePatience)
 	defer cancel()
+	if own, ok := a.certificates.Service(); ok {
+		groups, err := registration.New(o.Release, a.names.Domain())
+		if err != nil {
+			return err
+		}
+		if err := groups.CheckOwn(ctx, services, own); err != nil {
+			return fmt.Errorf("--group-domain=%s: %w", a.names.Domain(), err)
+		}
+	}
 	if err := a.certificates.Start(ctx); err != nil {
 		return fmt.Errorf("--serving-secret, --etcd-secret: %w", err)
 	}

@@ -97,6 +97,10 @@ func (k *Keeper) Serving() dynamiccertificates.CertKeyContentProvider {
 	return k.serving
 }
 
+// Service returns the Service that APIServices of this server name; ok is false without
+// --serving-secret.
+func (k *Keeper) Service() (name types.NamespacedName, ok bool) { return k.service, k.serving != nil }
+
 // Etcd returns the files of etcd's client; ok is false without --etcd-secret. The files
 // exist after Start.
 func (k *Keeper) Etcd() (files EtcdFiles, ok bool) { return k.etcd, k.EtcdSecret != "" }

@@ -96,6 +96,32 @@ func (g *Groups) APIServices(service types.NamespacedName) []*apiregistrationv1.
 	return services
 }
 
+// CheckOwn returns an error if a host has APIServices of the same groups that do not lead to
+// a Service: groups of the host's own definitions or of other servers, which a domain must
+// not shadow. It only reads.
+func (g *Groups) CheckOwn(ctx context.Context, host aggregator.Interface, service types.NamespacedName) error {
+	list, err := host.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list the APIServices of the host: %w", err)
+	}
+	groups := sets.New[string]()
+	for _, gv := range g.Versions {
+		groups.Insert(gv.Group)
+	}
+	for _, found := range list.Items {
+		to := found.Spec.Service
+		if !groups.Has(found.Spec.Group) || to != nil && to.Namespace == service.Namespace && to.Name == service.Name {
+			continue
+		}
+		by := "the host itself"
+		if to != nil {
+			by = fmt.Sprintf("the Service %s/%s", to.Namespace, to.Name)
+		}
+		return fmt.Errorf("%s is served by %s already (APIService %s); choose a domain whose groups nothing else serves, or delete that APIService", found.Spec.Group, by, found.Name)
+	}
+	return nil
+}
+
 // Registered returns the APIServices of a domain's groups at a host. Groups that the host
 // serves itself are none of them, whatever their names are.
 func Registered(ctx context.Context, host aggregator.Interface, domain string) ([]apiregistrationv1.APIService, error) {

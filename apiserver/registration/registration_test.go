@@ -103,3 +103,33 @@ func TestTheHostsOwnDomainIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestADomainDoesNotShadowGroupsOfItsHost(t *testing.T) {
+	groups, err := New(release.Default, "svc.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := types.NamespacedName{Namespace: "svc-system", Name: "svc-apiserver"}
+	service := func(name, group string, to *apiregistrationv1.ServiceReference) *apiregistrationv1.APIService {
+		return &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apiregistrationv1.APIServiceSpec{Group: group, Service: to}}
+	}
+	for _, c := range []struct {
+		name, want string
+		has        *apiregistrationv1.APIService
+	}{
+		{"its own groups", "", groups.APIServices(own)[0]},
+		{"a group of the host outside of the domain", "", service("v1.apps", "apps", nil)},
+		{"another group in the domain", "", service("v1.mail.svc.example.com", "mail.svc.example.com", nil)},
+		{"a definition's group", "networking.svc.example.com is served by the host itself already (APIService v3.networking.svc.example.com)",
+			service("v3.networking.svc.example.com", "networking.svc.example.com", nil)},
+		{"another server's group", "apps.svc.example.com is served by the Service other/svc-apiserver already (APIService v1.apps.svc.example.com)",
+			service("v1.apps.svc.example.com", "apps.svc.example.com", &apiregistrationv1.ServiceReference{Namespace: "other", Name: "svc-apiserver"})},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := groups.CheckOwn(t.Context(), fake.NewClientset(c.has), own)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
