@@ -49,6 +49,7 @@ var overlays = []overlay{
 	{"aggregated", []string{"cert-manager", "three-etcd"}},
 	{"aggregated", []string{"machines"}},
 	{"aggregated", []string{"machines", "cert-manager"}},
+	{"aggregated", []string{"host-lease"}},
 	{"aggregated", []string{"namespace-scoped"}},
 	{"aggregated", []string{"namespace-scoped", "cert-manager", "three-etcd"}},
 }

@@ -43,6 +43,8 @@ type Election struct {
 	// renew its lease. RenewDeadline is when such a leader stops. RetryPeriod is the
 	// time between two attempts to renew or to acquire the lease.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// AtHost is whether the Lease is one of the host of a fleet, instead of the fleet's.
+	AtHost bool
 	// Namespace and Name are those of the Lease.
 	Namespace, Name string
 }
@@ -91,6 +93,8 @@ func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 		"How long the leader tries to renew its lease before it stops its controllers. Shorter than --leader-elect-lease-duration.")
 	fs.DurationVar(&o.Election.RetryPeriod, "leader-elect-retry-period", o.Election.RetryPeriod,
 		"The time between two attempts to acquire or renew the lease. Shorter than --leader-elect-renew-deadline.")
+	fs.BoolVar(&o.Election.AtHost, atHostFlag, o.Election.AtHost,
+		"At the own address of a fleet, hold a lease of the host instead of one of the fleet: managers that cannot reach the fleet wait then, too. It needs the rights to get, create and update that lease, and to create events, at the host. The manager must be restarted after a restore of the fleet's etcd from a snapshot.")
 	fs.StringVar(&o.Election.Namespace, "leader-elect-resource-namespace", o.Election.Namespace, "The namespace of the lease.")
 	fs.StringVar(&o.Election.Name, "leader-elect-resource-name", o.Election.Name, "The name of the lease. The manager has permission for the default name only; grant it for another one.")
 
@@ -126,7 +130,10 @@ func (o *Options) SetDefault(flag, value string) error {
 	return o.Set(flag, value)
 }
 
-const rootCAFlag = "root-ca-file"
+const (
+	rootCAFlag = "root-ca-file"
+	atHostFlag = "leader-elect-at-host"
+)
 
 // rootCA returns the certificates by which pods verify the API server: those of
 // --root-ca-file or, without it, those by which the connection does.
@@ -175,6 +182,9 @@ func (o *Options) Validate() []error {
 		if problems := validation.IsDNS1123Subdomain(name.value); len(problems) > 0 {
 			errs = append(errs, fmt.Errorf("--%s: invalid name %q: %s", name.flag, name.value, strings.Join(problems, "; ")))
 		}
+	}
+	if o.Election.AtHost && !o.Election.Enabled {
+		errs = append(errs, fmt.Errorf("--%s: has no effect with --leader-elect=false; leave one of them out", atHostFlag))
 	}
 	// A retry is delayed by up to 1.2 periods, because of its jitter.
 	if e := o.Election; e.Enabled {

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"svc.dev/svc/controllers/election"
 	"svc.dev/svc/controllers/events"
 	"svc.dev/svc/internal/clientcert"
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 // Config configures a Manager.
@@ -79,17 +81,10 @@ func New(c Config) (*Manager, error) {
 	m.api.QPS = -1 // the API server's flow control decides
 	m.api.UserAgent = userAgent
 	m.api.WarningHandlerWithContext = rest.NoWarnings{}
-	e := c.Options.Election
-	own, err := clientcert.Renewed(m.api)
-	if err != nil {
+	if m.live, err = m.newLive(); err != nil {
 		return nil, err
 	}
-	own = rest.CopyConfig(own)
-	own.Timeout = m.requestTimeout()
-	if m.live, err = client.NewWithWatch(own, client.Options{Scheme: m.scheme}); err != nil {
-		return nil, err
-	}
-	if e.Enabled {
+	if e := m.election; e.Enabled {
 		m.elector = &election.Elector{
 			Client:        m.live,
 			Key:           client.ObjectKey{Namespace: e.Namespace, Name: e.Name},
@@ -101,6 +96,24 @@ func New(c Config) (*Manager, error) {
 		}
 	}
 	return m, nil
+}
+
+// newLive returns the client of the lease and of the events about it.
+func (m *Manager) newLive() (client.WithWatch, error) {
+	own, err := clientcert.Renewed(m.api)
+	if err != nil {
+		return nil, err
+	}
+	own = rest.CopyConfig(own)
+	own.Timeout = m.requestTimeout()
+	if m.election.AtHost {
+		host, _, ok := fleetaddress.Split(own.Host)
+		if !ok {
+			return nil, fmt.Errorf("--%s: the server %s is not the own address of a fleet, and so has no host; leave the flag out", atHostFlag, own.Host)
+		}
+		own.Host = host
+	}
+	return client.NewWithWatch(own, client.Options{Scheme: m.scheme})
 }
 
 // requestTimeout is the timeout of requests for the lease and for events.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -19,14 +20,20 @@ func newKubeconfig() *cobra.Command {
 		Short: "Print a kubeconfig of a fleet behind a host cluster",
 		Long: `Print a kubeconfig with which kubectl, Helm and every other client of Kubernetes works
 on a fleet behind a host cluster. Its server is the fleet's own address at the host, and
-its user the one of the host's kubeconfig, which --svcconfig or KUBECONFIG names. The
-host must grant the user fleets/proxy in the group fleet.DOMAIN, and what the user may
+its user the one of the host's kubeconfig, which --host-kubeconfig (or --svcconfig) or
+KUBECONFIG names. The host must grant the user fleets/proxy in the group fleet.DOMAIN, and what the user may
 do in the fleet.`,
 		Args: noArguments,
 	}
 	cmd.Flags().StringVar(&domain, "group-domain", "", "The domain of the API groups, as the API servers have it: svc.dev, for example.")
 	cmd.Flags().StringVar(&fleet, "fleet-name", "default", "The name of the fleet, as the API servers have it.")
 	connection := connectionFlag(cmd)
+	cmd.Flags().SetNormalizeFunc(func(fs *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "host-kubeconfig" { // as the API servers have it
+			name = "svcconfig"
+		}
+		return kubernetesNames(fs, name)
+	})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if domain == "" {
 			return usageError{errors.New("--group-domain: name the domain of the fleet's groups"), cmd}

@@ -21,7 +21,7 @@ func TestKubeconfigPrintsTheFleetsOwnAddressAtTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errOut strings.Builder
-	if code := run([]string{"kubeconfig", "--group-domain=example.com", "--fleet-name=edge", "--svcconfig", file}, &out, &errOut); code != 0 {
+	if code := run([]string{"kubeconfig", "--group-domain=example.com", "--fleet-name=edge", "--host-kubeconfig", file}, &out, &errOut); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
 	config, err := clientcmd.Load([]byte(out.String()))

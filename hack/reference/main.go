@@ -81,7 +81,11 @@ that are listed here, and that to record events. ` + "[Running controllers](../c
 		case c.OnDemand:
 			b.WriteString("| runs | only when `--controllers` names it |\n")
 		case c.Newer:
-			b.WriteString("| runs | when the API server serves what it reads, which the default release does not |\n")
+			b.WriteString("| runs | when the API server serves what it reads, which the default release does not")
+			if c.Standalone {
+				b.WriteString("; for a fleet behind a host only when `--controllers` names it, too")
+			}
+			b.WriteString(" |\n")
 		case c.Standalone:
 			b.WriteString("| runs | for a fleet behind a host only when `--controllers` names it |\n")
 		}

@@ -79,7 +79,7 @@ func rolesOf(rendered []byte, account, user string) string {
 			obj["subjects"] = []object{{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}}
 			return true
 		}
-		return obj["kind"] == "ClusterRole" && strings.HasPrefix(nameOf(obj), account)
+		return (obj["kind"] == "ClusterRole" || obj["kind"] == "Role") && strings.HasPrefix(nameOf(obj), account)
 	})
 }
 

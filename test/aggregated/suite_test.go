@@ -118,7 +118,11 @@ func startKube(ctx context.Context, hostDir string) {
 	GinkgoHelper()
 	flags, err := launch.FrontProxy(filepath.Join(dir, "front"))
 	Expect(err).NotTo(HaveOccurred())
-	kube, err := launch.UpKube(ctx, hostDir, append(flags, launch.NoServiceAccounts, "--enable-bootstrap-token-auth")...)
+	program := "kube-apiserver"
+	if assets := os.Getenv("KUBEBUILDER_ASSETS"); assets != "" { // as envtest has it: the user's own
+		program = filepath.Join(assets, program)
+	}
+	kube, err := launch.UpKubeOf(ctx, hostDir, program, append(flags, launch.NoServiceAccounts, "--enable-bootstrap-token-auth")...)
 	DeferCleanup(kube.Stop)
 	Expect(err).NotTo(HaveOccurred())
 	manager, err := kube.StartController("kube-controller-manager", append(kube.SigningFlags(), "--controllers=namespace-controller,garbage-collector-controller,"+
@@ -249,9 +253,20 @@ func createAPIServices(port string, versions ...schema.GroupVersion) (names []st
 // startManager starts a fleet's controllers, with a connection to its own address.
 func startManager(ctx context.Context, kubeconfig string) {
 	GinkgoHelper()
+	runManager(manifestArgs(ctx, "svc-controller-manager", outsideOfManagersPods(kubeconfig)))
+}
+
+// outsideOfManagersPods returns the flags of the manifests' controllers that have other
+// values outside of a pod.
+func outsideOfManagersPods(kubeconfig string) map[string]string {
+	return map[string]string{"svcconfig": kubeconfig, "bind-address": "127.0.0.1", "secure-port": "0"}
+}
+
+// runManager runs svc controller-manager until the end of the spec, or of the suite.
+func runManager(args []string) {
+	GinkgoHelper()
 	binary, err := launch.Binary()
 	Expect(err).NotTo(HaveOccurred())
-	args := manifestArgs(ctx, "svc-controller-manager", map[string]string{"svcconfig": kubeconfig, "bind-address": "127.0.0.1", "secure-port": "0"})
 	ofFleet, err := launch.Start(nil, binary, args...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
