@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a fleet behind a host. $HOST is what the host is: empty for svc itself;
-# kube-apiserver for the real one; pods for the fleet in pods of the real Kubernetes, which
+# kube-apiserver for the real one, that in $KUBEBUILDER_ASSETS if it is set; pods for the fleet in pods of the real Kubernetes, which
 # needs root on Linux, and installs the programs that a node needs. With pods,
 # $PREVIOUS may be an older source tree, from whose manifests and image the fleet is upgraded.
 # usage: HOST= BIN=DIRECTORY hack/test-aggregated.sh [ARGUMENTS OF GO TEST...]

@@ -45,12 +45,15 @@ func UpKube(ctx context.Context, dir string, flags ...string) (*Kube, error) {
 	return UpKubeOf(ctx, dir, "kube-apiserver", flags...)
 }
 
-// UpKubeOf is UpKube with another program of hack/peers.sh: kube-apiserver-1.28.
+// UpKubeOf is UpKube with another program of hack/peers.sh, as kube-apiserver-1.28, or with
+// the one at an absolute path.
 func UpKubeOf(ctx context.Context, dir, program string, flags ...string) (*Kube, error) {
 	k := &Kube{Kubeconfig: filepath.Join(dir, "admin")}
 	var err error
-	if k.program, err = Peer(program); err != nil {
-		return k, err
+	if k.program = program; !filepath.IsAbs(program) {
+		if k.program, err = Peer(program); err != nil {
+			return k, err
+		}
 	}
 	if k.authority, err = NewAuthority(dir); err != nil {
 		return k, err
