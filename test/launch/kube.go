@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -169,6 +170,9 @@ func (k *Kube) startServer(dir, port string, flags []string) (err error) {
 
 // Kill ends the server, and leaves etcd.
 func (k *Kube) Kill() { k.server.Kill() }
+
+// Signal sends the server a signal.
+func (k *Kube) Signal(sig syscall.Signal) error { return k.server.Signal(sig) }
 
 // Again starts the server again after Kill, and returns when it is ready.
 func (k *Kube) Again(ctx context.Context) (err error) {

@@ -70,11 +70,11 @@ var _ = Describe("the fleet of config/aggregated as it is", func() {
 	It("is reached at the host, and leaves nothing behind when it is removed", func(ctx SpecContext) {
 		createVolumes(ctx, "alone", 1)
 		before := inventory(ctx)
-		manifests := render(ctx, root, "")
-		install(ctx, manifests)
+		install(ctx, "-k", filepath.Join(root, "config", "aggregated"))
 		Expect(kubectl(onHost, "get", "pods.core.svc.dev", "-A", "-o", "name")).To(BeEmpty())
 		kubectl(onHost, "rollout", "status", "-n", "svc-system", "deployment/svc-controller-manager", "--timeout=2m")
-		script(ctx, "hack/undeploy.sh", manifests)
+		AddReportEntry("memory of the processes, resident now and at most", memory())
+		script(ctx, "hack/undeploy.sh", render(ctx, root, ""))
 		awaitInventory(ctx, before)
 	})
 })
@@ -239,15 +239,15 @@ func deploy(ctx context.Context) {
 	Expect(authority.Client(dir, "machines", "svc-apiserver")).To(Succeed())
 	kubectl(onHost, "create", "secret", "generic", "svc-machines", "-n", "svc-system", "--from-file=ca.crt="+authority.File,
 		"--from-file=tls.crt="+filepath.Join(dir, "machines.crt"), "--from-file=tls.key="+filepath.Join(dir, "machines.key"))
-	install(ctx, manifests)
+	install(ctx, "--server-side", "--force-conflicts", "-f", manifests)
 }
 
-// install applies manifests, waits until the host reaches all groups, and reports how long
+// install runs kubectl apply, waits until the host reaches all groups, and reports how long
 // that took.
-func install(ctx context.Context, manifests string) {
+func install(ctx context.Context, args ...string) {
 	GinkgoHelper()
 	began := time.Now()
-	kubectl(onHost, "apply", "--server-side", "--force-conflicts", "-f", manifests)
+	kubectl(onHost, append([]string{"apply"}, args...)...)
 	registered := aggregator.NewForConfigOrDie(kube.Config).ApiregistrationV1().APIServices()
 	Eventually(func(g Gomega) {
 		list, err := registered.List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=svc"})
@@ -312,6 +312,26 @@ func forwarded(ctx context.Context, k launch.Kubectl, args ...string) string {
 		return port
 	}).ShouldNot(BeEmpty(), forward.Output)
 	return get(ctx, "http://127.0.0.1:"+port+"/")
+}
+
+// memory returns what the processes of the fleet have in memory.
+func memory() string {
+	GinkgoHelper()
+	var lines []string
+	for _, words := range []string{"apiserver --etcd-servers=", "controller-manager --svcconfig=/etc/svc/", "--name=svc-etcd-"} {
+		for _, pid := range processes(words) {
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+			Expect(err).NotTo(HaveOccurred())
+			line := words
+			for _, field := range strings.Split(string(status), "\n") {
+				if strings.HasPrefix(field, "VmRSS:") || strings.HasPrefix(field, "VmHWM:") {
+					line += " " + strings.Join(strings.Fields(field), " ")
+				}
+			}
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // awaitInventory waits until the host has the same objects as before.

@@ -67,6 +67,7 @@ func faults() {
 		Entry("when an API server is suspended", func(ctx context.Context) { suspend(ctx, "apiserver --etcd-servers=") }),
 		Entry("when a member of etcd is killed", func(context.Context) { signal(syscall.SIGKILL, "--name=svc-etcd-0 ", 1) }),
 		Entry("when another member of etcd is killed", func(context.Context) { signal(syscall.SIGKILL, "--name=svc-etcd-1 ", 1) }),
+		Entry("when the last member of etcd is killed", func(context.Context) { signal(syscall.SIGKILL, "--name=svc-etcd-2 ", 1) }),
 		Entry("when a member of etcd is suspended", func(ctx context.Context) { suspend(ctx, "--name=svc-etcd-2 ") }),
 		Entry("when all members of etcd are killed", func(context.Context) { signal(syscall.SIGKILL, "--name=svc-etcd-", -1) }),
 		Entry("when an API server is cut off", func(ctx context.Context) { cutOff(ctx, "apiserver --etcd-servers=", 1, "") }),
@@ -78,6 +79,15 @@ func faults() {
 		}),
 		Entry("when all controllers are killed", func(context.Context) { signal(syscall.SIGKILL, "controller-manager --svcconfig=/etc/svc/", -1) }),
 	)
+
+	It("keeps every acknowledged write, and recovers by itself, when the host's API server is suspended", func(ctx SpecContext) {
+		t := startTraffic(ctx)
+		Expect(kube.Signal(syscall.SIGSTOP)).To(Succeed())
+		waitFor(ctx, 10*time.Second)
+		Expect(kube.Signal(syscall.SIGCONT)).To(Succeed())
+		t.awaitProgress()
+		t.stop(ctx)
+	})
 
 	It("keeps every acknowledged write, and recovers by itself, when the host's API server is killed", func(ctx SpecContext) {
 		t := startTraffic(ctx)
