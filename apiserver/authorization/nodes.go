@@ -1,6 +1,8 @@
 package authorization
 
 import (
+	"slices"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -61,7 +63,17 @@ func nodesThemselves() Grant {
 		can("discovery.k8s.io", []string{"endpointslices"}, "list", "watch"), // of the service proxy
 		can("storage.k8s.io", []string{"csidrivers"}, read...),
 		can("node.k8s.io", []string{"runtimeclasses"}, read...),
-	}, OfNetworkPolicies()...)}
+	}, slices.Concat(OfCertificates(), OfNetworkPolicies())...)}
+}
+
+// OfCertificates returns the rules by which a node shows trust bundles and certificates in
+// the volumes of pods. Kubernetes' role system:node has them with the feature gates
+// ClusterTrustBundle and PodCertificateRequest, which later releases than 1.28 have.
+func OfCertificates() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		can("certificates.k8s.io", []string{"clustertrustbundles"}, "get", "list", "watch"),
+		can("certificates.k8s.io", []string{"podcertificaterequests"}, "create", "get", "list", "watch"),
+	}
 }
 
 // OfNetworkPolicies returns the rules by which a node enforces network policies, besides

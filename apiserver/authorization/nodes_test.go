@@ -29,6 +29,8 @@ func TestNodesMayDoExactlyWhatANodeAgentNeeds(t *testing.T) {
 		{node, "list", "", "namespaces", "", "", true},
 		{node, "create", "", "serviceaccounts", "token", "", true},
 		{node, "create", "authorization.k8s.io", "subjectaccessreviews", "", "", true},
+		{node, "watch", "certificates.k8s.io", "clustertrustbundles", "", "", true},
+		{node, "create", "certificates.k8s.io", "podcertificaterequests", "", "", true},
 
 		{node, "update", "", "nodes", "", "a", true},
 		{node, "patch", "storage.k8s.io", "csinodes", "", "a", true},
@@ -53,6 +55,9 @@ func TestNodesMayDoExactlyWhatANodeAgentNeeds(t *testing.T) {
 		{node, "get", "", "nodes", "proxy", "", false},
 		{node, "create", "rbac.authorization.k8s.io", "clusterrolebindings", "", "", false},
 		{node, "update", "certificates.k8s.io", "certificatesigningrequests", "approval", "", false},
+		{node, "create", "certificates.k8s.io", "clustertrustbundles", "", "", false},
+		{node, "update", "certificates.k8s.io", "podcertificaterequests", "status", "", false},
+		{node, "delete", "certificates.k8s.io", "podcertificaterequests", "", "", false},
 
 		{server, "create", "", "nodes", "proxy", "", true},
 		{server, "get", "", "nodes", "stats", "", true},

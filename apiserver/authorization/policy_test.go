@@ -121,9 +121,9 @@ func TestRolesHaveWhatUsersMayDoWithoutThem(t *testing.T) {
 		}
 	}
 	node := Nodes()
-	kubernetes := slices.Concat(OfNetworkPolicies(), defaultRole(t, "system:node").Rules, defaultRole(t, "system:node-proxier").Rules)
+	kubernetes := slices.Concat(OfCertificates(), OfNetworkPolicies(), defaultRole(t, "system:node").Rules, defaultRole(t, "system:node-proxier").Rules)
 	if ok, missing := validation.Covers(kubernetes, slices.Concat(node.Rules, node.Own)); !ok {
-		t.Errorf("the grant to nodes has more than system:node, system:node-proxier and network policies: %v", missing)
+		t.Errorf("the grant to nodes has more than system:node, system:node-proxier, certificates and network policies: %v", missing)
 	}
 	if ok, missing := validation.Covers(defaultRole(t, "system:kubelet-api-admin").Rules, ToNodes("").Rules); !ok {
 		t.Errorf("the grant at nodes has more than system:kubelet-api-admin: %v", missing)

@@ -121,8 +121,8 @@ func clusterRules() (string, error) {
 
 // machineRole returns the manifest of the role of the machines of the fleet and of what
 // grants it to those that join by a token of the host: Kubernetes' roles of nodes and the
-// rules of network policies, in the names of the domain but for requests of certificates,
-// which are the host's, and the fleet's address.
+// rules of certificates of pods and of network policies, in the names of the domain but for
+// requests of certificates of machines, which are the host's, and the fleet's address.
 func machineRole() (string, error) {
 	names, err := groupdomain.New(groupDomain)
 	if err != nil {
@@ -144,6 +144,7 @@ func machineRole() (string, error) {
 			rules[i].APIGroups = []string{certificatesv1.GroupName}
 		}
 	}
+	rules = append(rules, inDomain(authorization.OfCertificates(), names, nil)...)
 	return manifest("from Kubernetes' roles of nodes", clusterRole("svc-machine", append(rules, toAddress(names))...),
 		groupBinding("svc-machine", fleetaddress.MachineGroup(groupDomain), "svc-machine"),
 		groupBinding("svc-machine-bootstrapper", fleetaddress.BootstrapGroup, "system:node-bootstrapper"))

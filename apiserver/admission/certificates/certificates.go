@@ -34,12 +34,18 @@ func RegisterApproval(plugins *admission.Plugins) {
 }
 
 // RegisterSigning registers the plugin that requires the verb sign on the signer for
-// updates of the certificate or the conditions in the status.
+// updates of the certificate or the conditions in the status, and of the status of
+// PodCertificateRequests.
 func RegisterSigning(plugins *admission.Plugins) {
-	register(plugins, SigningName, "sign", func(a admission.Attributes, csr, old *certificatesv1.CertificateSigningRequest) bool {
-		return a.GetSubresource() == "status" && (string(csr.Status.Certificate) != string(old.Status.Certificate) ||
-			!apiequality.Semantic.DeepEqual(csr.Status.Conditions, old.Status.Conditions))
+	plugins.Register(SigningName, func(io.Reader) (admission.Interface, error) {
+		return &signing{plugin{Handler: admission.NewHandler(admission.Update), verb: "sign", concerned: signed}}, nil
 	})
+}
+
+// signed reports whether an update changes the certificate or the conditions in the status.
+func signed(a admission.Attributes, csr, old *certificatesv1.CertificateSigningRequest) bool {
+	return a.GetSubresource() == "status" && (string(csr.Status.Certificate) != string(old.Status.Certificate) ||
+		!apiequality.Semantic.DeepEqual(csr.Status.Conditions, old.Status.Conditions))
 }
 
 // concerned reports whether an update needs the permission of a plugin.

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -74,6 +75,32 @@ func TestUpdatesNeedAPermissionOnTheSigner(t *testing.T) {
 			p := admissiontest.Server{Authorizer: test.may}.Start(t, test.register)
 			expect(t, p.Send(t, admissiontest.Request{Object: request("example.com/a", test.change), Old: request("example.com/a"), Subresource: test.subresource}), test.err)
 		})
+	}
+}
+
+func TestTheStatusOfAPodCertificateRequestNeedsThePermissionToSign(t *testing.T) {
+	old := &certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}, Spec: certificatesv1.PodCertificateRequestSpec{SignerName: "example.com/a"}}
+	denied := old.DeepCopy()
+	denied.Status.Conditions = []metav1.Condition{{Type: certificatesv1.PodCertificateRequestConditionTypeDenied}}
+	const refused = `PodCertificateRequest.certificates.k8s.io "x" is invalid: spec.signerName: Forbidden: User "alice" is not permitted to "sign" for signer "example.com/a"`
+	for _, test := range []struct {
+		rule        string
+		may         authorizer.Authorizer
+		object      *certificatesv1.PodCertificateRequest
+		subresource string
+		err         string
+	}{
+		{"for the signer", only("sign", "example.com/a"), denied, "status", ""},
+		{"for all signers of the domain", only("sign", "example.com/*"), denied, "status", ""},
+		{"for another signer", only("sign", "example.com/b"), denied, "status", refused},
+		{"to attest", only("attest", "example.com/a"), denied, "status", refused},
+		{"none without a change", only("", ""), old, "status", ""},
+		{"none for the rest", only("", ""), denied, "", ""},
+	} {
+		err := admissiontest.Server{Authorizer: test.may}.Start(t, RegisterSigning).Send(t, admissiontest.Request{Object: test.object, Old: old, Subresource: test.subresource})
+		if got := fmt.Sprint(err); got != test.err && (err != nil || test.err != "") {
+			t.Errorf("%s: %s, want %s", test.rule, got, test.err)
+		}
 	}
 }
 

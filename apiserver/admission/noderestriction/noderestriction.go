@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 
 	authnode "svc.dev/svc/apiserver/authorization/node"
@@ -41,21 +43,26 @@ func Register(plugins *admission.Plugins) {
 // plugin validates requests of nodes.
 type plugin struct {
 	*admission.Handler
-	client kubernetes.Interface
+	client     kubernetes.Interface
+	authorizer authorizer.Authorizer
 }
 
 var (
 	_ admission.ValidationInterface          = &plugin{}
 	_ initializer.WantsExternalKubeClientSet = &plugin{}
+	_ initializer.WantsAuthorizer            = &plugin{}
 )
+
+// SetAuthorizer implements initializer.WantsAuthorizer.
+func (p *plugin) SetAuthorizer(a authorizer.Authorizer) { p.authorizer = a }
 
 // SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
 func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
 
 // ValidateInitialization implements admission.InitializationValidator.
 func (p *plugin) ValidateInitialization() error {
-	if p.client == nil {
-		return errors.New("the plugin needs a client")
+	if p.client == nil || p.authorizer == nil {
+		return errors.New("the plugin needs a client and an authorizer")
 	}
 	return nil
 }
@@ -102,6 +109,8 @@ func (p *plugin) create(ctx context.Context, node string, a admission.Attributes
 		if a.GetSubresource() == "" {
 			return p.mirror(ctx, node, made)
 		}
+	case *certificatesv1.PodCertificateRequest:
+		return p.certificateRequest(ctx, node, a, made)
 	case *policyv1.Eviction:
 		return p.boundTo(ctx, node, a.GetNamespace(), a.GetName(), "")
 	case *authenticationv1.TokenRequest:
@@ -119,6 +128,8 @@ func (p *plugin) create(ctx context.Context, node string, a admission.Attributes
 // conflict.
 func (p *plugin) change(node string, a admission.Attributes) error {
 	switch old := a.GetOldObject().(type) {
+	case *certificatesv1.PodCertificateRequest:
+		return fmt.Errorf("unexpected operation %v", a.GetOperation())
 	case *coordinationv1.Lease:
 		return lease(node, old)
 	case *storagev1.CSINode:

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 )
@@ -50,7 +51,7 @@ func mirrorPod(change func(*corev1.Pod)) *corev1.Pod {
 func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
 	mine, theirs, unbound := pod("mine", "a", nil), pod("theirs", "b", nil), pod("new", "", nil)
 	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
-		client: fake.NewClientset(mine, theirs, &corev1.Node{ObjectMeta: meta("", "a")})}
+		client: fake.NewClientset(mine, theirs, &corev1.Node{ObjectMeta: meta("", "a")}), authorizer: authorizerfactory.NewAlwaysDenyAuthorizer()}
 	if err := p.ValidateInitialization(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
 func admit(t *testing.T, operation admission.Operation, subresource string, object, old runtime.Object) string {
 	t.Helper()
 	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
-		client: fake.NewClientset(&corev1.Node{ObjectMeta: meta("", "a")})}
+		client: fake.NewClientset(&corev1.Node{ObjectMeta: meta("", "a")}), authorizer: authorizerfactory.NewAlwaysDenyAuthorizer()}
 	err := p.Validate(t.Context(), admission.NewAttributesRecord(object, old, schema.GroupVersionKind{}, "ns", "x", schema.GroupVersionResource{Resource: "x"},
 		subresource, operation, nil, false, &user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}}), nil)
 	if err == nil {
@@ -160,6 +161,7 @@ func TestAMirrorPodIsOwnedByItsNodeAndRefersToNothing(t *testing.T) {
 		{"a trust bundle", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}}}}}}
 		}, `node "a" can not create pods that reference clustertrustbundles`},
+		{"a certificate", func(p *corev1.Pod) { withCertificate(p, "example.com/signer") }, `node "a" can not create pods that reference podcertificates`},
 		{"nothing", nil, ""},
 	} {
 		if got := admit(t, admission.Create, "", mirrorPod(test.change), nil); got != test.want {

@@ -35,8 +35,11 @@ func (p *plugin) mirror(ctx context.Context, node string, pod *corev1.Pod) error
 			continue
 		}
 		for _, source := range v.Projected.Sources {
-			if source.ClusterTrustBundle != nil {
+			switch {
+			case source.ClusterTrustBundle != nil:
 				return fmt.Errorf("node %q can not create pods that reference clustertrustbundles", node)
+			case source.PodCertificate != nil:
+				return fmt.Errorf("node %q can not create pods that reference podcertificates", node)
 			}
 		}
 	}

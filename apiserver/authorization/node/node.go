@@ -11,6 +11,9 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,6 +66,8 @@ var checks = map[[2]string]check{
 	{"storage.k8s.io", "volumeattachments"}: checkAttachment,
 	{"storage.k8s.io", "csinodes"}:          checkOwn("a CSINode", ""),
 	{"coordination.k8s.io", "leases"}:       checkOwn("a node lease", corev1.NamespaceNodeLease),
+
+	{"certificates.k8s.io", "podcertificaterequests"}: checkPodCertificateRequest,
 }
 
 // Authorize implements authorizer.Authorizer. The reasons are those of kube-apiserver.
@@ -234,6 +239,36 @@ func checkAccount(ctx context.Context, a *Authorizer, node string, attrs authori
 		return "cannot get subresource", nil
 	}
 	return a.related(ctx, node, podspec.ServiceAccount, attrs)
+}
+
+// checkPodCertificateRequest allows a node to request certificates, which the admission
+// plugin NodeRestriction allows for its own pods only, and to read its requests.
+func checkPodCertificateRequest(ctx context.Context, a *Authorizer, node string, attrs authorizer.Attributes) (string, error) {
+	if attrs.GetSubresource() != "" {
+		return "nodes may not access the status subresource of PodCertificateRequests", nil
+	}
+	switch attrs.GetVerb() {
+	case "create":
+		return "", nil
+	case "get":
+		if attrs.GetName() == "" {
+			return "No Object name found", nil
+		}
+		request, err := a.client.CertificatesV1().PodCertificateRequests(attrs.GetNamespace()).Get(ctx, attrs.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && string(request.Spec.NodeName) != node {
+			return unrelated(node), nil
+		}
+		return "", err
+	case "list", "watch":
+		requirements, err := attrs.GetFieldSelector()
+		if err != nil || !slices.ContainsFunc(requirements, func(r fields.Requirement) bool {
+			return r.Field == "spec.nodeName" && r.Operator == selection.Equals && r.Value == node
+		}) {
+			return "can only list/watch podcertificaterequests with nodeName field selector", nil
+		}
+		return "", nil
+	}
+	return fmt.Sprintf("nodes may not %s podcertificaterequests", attrs.GetVerb()), nil
 }
 
 // checkOwn returns the check of a kind of which a node has one object, of its own name.

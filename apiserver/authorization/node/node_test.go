@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +39,7 @@ func decode[T any](t testing.TB, text string) *T {
 // pods in live.
 func newAuthorizer(t testing.TB, objects []any, live ...apiruntime.Object) *Authorizer {
 	t.Helper()
-	client := fake.NewClientset()
+	client := fake.NewClientset(certificateRequest("mine", "n1"), certificateRequest("theirs", "n2"))
 	// The fake client ignores field selectors.
 	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, apiruntime.Object, error) {
 		list := &corev1.PodList{}
@@ -160,6 +161,15 @@ func TestANodeReadsWhatItsPodsReferTo(t *testing.T) {
 		{"all leases", "list", "coordination.k8s.io", "leases", "kube-node-lease", "", "can only get, create, update, patch, or delete a node lease"},
 		{"its CSINode", "get", "storage.k8s.io", "csinodes", "", "n1", ""},
 		{"another node's CSINode", "delete", "storage.k8s.io", "csinodes", "", "n2", "can only access a CSINode with the same name as the requesting node"},
+		{"a request for a certificate", "create", "certificates.k8s.io", "podcertificaterequests", "shop", "", ""},
+		{"a request of its own", "get", "certificates.k8s.io", "podcertificaterequests", "shop", "mine", ""},
+		{"a request of another node", "get", "certificates.k8s.io", "podcertificaterequests", "shop", "theirs", unrelated},
+		{"a request that does not exist", "get", "certificates.k8s.io", "podcertificaterequests", "shop", "none", unrelated},
+		{"a request without a name", "get", "certificates.k8s.io", "podcertificaterequests", "shop", "", "No Object name found"},
+		{"the issue of a certificate", "update", "certificates.k8s.io", "podcertificaterequests/status", "shop", "mine", "nodes may not access the status subresource of PodCertificateRequests"},
+		{"all requests for certificates", "list", "certificates.k8s.io", "podcertificaterequests", "", "", "can only list/watch podcertificaterequests with nodeName field selector"},
+		{"the deletion of a request", "delete", "certificates.k8s.io", "podcertificaterequests", "shop", "mine", "nodes may not delete podcertificaterequests"},
+		{"trust bundles", "watch", "certificates.k8s.io", "clustertrustbundles", "", "", ""},
 		{"what does not depend on pods", "list", "", "services", "", "", ""},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
@@ -168,6 +178,25 @@ func TestANodeReadsWhatItsPodsReferTo(t *testing.T) {
 				t.Errorf("got %v %q %v, want %q", decision, reason, err, test.refusal)
 			}
 		})
+	}
+}
+
+func certificateRequest(name, node string) *certificatesv1.PodCertificateRequest {
+	return &certificatesv1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: certificatesv1.PodCertificateRequestSpec{NodeName: types.NodeName(node)},
+	}
+}
+
+func TestANodeWatchesOnlyItsRequestsForCertificates(t *testing.T) {
+	a := newAuthorizer(t, nil)
+	for selector, want := range map[string]bool{
+		"spec.nodeName=n1": true, "spec.nodeName=n1,spec.podName=x": true, "spec.nodeName=n2": false, "spec.nodeName!=n1": false, "spec.podName=n1": false,
+	} {
+		attrs := request("n1", "watch", "certificates.k8s.io", "podcertificaterequests", "", "")
+		attrs.FieldSelectorRequirements = fields.ParseSelectorOrDie(selector).Requirements()
+		if decision, reason, err := a.Authorize(t.Context(), attrs); err != nil || (decision == authorizer.DecisionAllow) != want {
+			t.Errorf("%s: %v %q %v", selector, decision, reason, err)
+		}
 	}
 }
 
