@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"svc.dev/svc/svclet/apiclient"
 	"svc.dev/svc/svclet/executor"
 	store "svc.dev/svc/svclet/objects"
+	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/volume"
 )
@@ -37,7 +40,12 @@ func newObjects(base common, conn connections, queue *podmanager.Queue, o overri
 	var all objects = noObjects{}
 	var t tasks
 	if conn.clients != nil {
-		kept := store.New(store.Options{Client: conn.clients.Client, Changed: queue.ObjectsChanged, Clock: base.Clock})
+		kept := store.New(store.Options{
+			Client: conn.clients.Client, Changed: queue.ObjectsChanged, NodeName: base.name, Clock: base.Clock,
+			Warn: func(p *corev1.Pod, reason, message string) {
+				conn.events.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
+			},
+		})
 		t.parts = append(t.parts, func(ctx context.Context) { <-ctx.Done(); kept.Close() })
 		all = apiObjects{kept, conn.clients}
 	}

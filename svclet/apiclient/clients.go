@@ -9,6 +9,9 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -47,7 +50,8 @@ func NewScheme() (*apiruntime.Scheme, error) {
 	s := apiruntime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	builder := apiruntime.NewSchemeBuilder(corev1.AddToScheme, coordinationv1.AddToScheme, nodev1.AddToScheme,
-		authenticationv1.AddToScheme, authorizationv1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, storagev1.AddToScheme)
+		authenticationv1.AddToScheme, authorizationv1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, storagev1.AddToScheme,
+		certificatesv1.AddToScheme, certificatesv1beta1.AddToScheme, certificatesv1alpha1.AddToScheme)
 	return s, builder.AddToScheme(s)
 }
 
@@ -118,6 +122,7 @@ func mapper() meta.RESTMapper {
 	for _, kind := range []string{"ConfigMap", "Secret", "Service", "ServiceAccount", "PersistentVolumeClaim", "Pod"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	m.Add(certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"), meta.RESTScopeNamespace)
 	for _, gvk := range []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("PersistentVolume"),
 		corev1.SchemeGroupVersion.WithKind("Node"),
@@ -127,6 +132,9 @@ func mapper() meta.RESTMapper {
 		storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"),
 		authenticationv1.SchemeGroupVersion.WithKind("TokenReview"),
 		authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"),
+		certificatesv1.SchemeGroupVersion.WithKind("ClusterTrustBundle"),
+		certificatesv1beta1.SchemeGroupVersion.WithKind("ClusterTrustBundle"),
+		certificatesv1alpha1.SchemeGroupVersion.WithKind("ClusterTrustBundle"),
 	} {
 		m.Add(gvk, meta.RESTScopeRoot)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,6 +54,16 @@ func (None) Services(context.Context, string) ([]*corev1.Service, error) { retur
 // Token returns an error.
 func (None) Token(context.Context, *corev1.Pod, *corev1.ServiceAccountTokenProjection) (string, error) {
 	return "", errors.New("cannot use TokenManager when svclet is in standalone mode")
+}
+
+// TrustBundles returns an error.
+func (None) TrustBundles(context.Context, *corev1.ClusterTrustBundleProjection) ([]*certificatesv1.ClusterTrustBundle, error) {
+	return nil, fmt.Errorf("ClusterTrustBundle projection: %w", errStandalone)
+}
+
+// PodCertificate returns an error.
+func (None) PodCertificate(context.Context, *corev1.Pod, string, int, *corev1.PodCertificateProjection) (key, chain []byte, err error) {
+	return nil, nil, fmt.Errorf("certificates of pods: %w", errStandalone)
 }
 
 // PersistentVolumeClaim returns an error.

@@ -20,7 +20,10 @@ import (
 // client-go's reflector: it has no store and keeps nothing between events.
 type follower struct {
 	client client.WithWatch
+	// list makes an empty list of the kind, and older those of its older versions, newest
+	// first, for API servers that do not serve the newer ones.
 	list   func() client.ObjectList
+	older  []func() client.ObjectList
 	of     client.ListOptions
 	clock  clock.Clock
 	random func() float64
@@ -55,14 +58,14 @@ func (f follower) run(ctx context.Context, to target) {
 	logger := klog.FromContext(ctx)
 	ctx = unlogged(ctx)
 	delay := minDelay
-	version := ""
+	version, newest := "", f.list
 	for ctx.Err() == nil {
 		began := f.clock.Now()
 		listed := version == ""
 		var enough bool
 		var err error
 		if listed {
-			version, enough, err = f.all(ctx, to)
+			f.list, version, enough, err = f.all(ctx, to, append([]func() client.ObjectList{newest}, f.older...))
 		} else {
 			version, enough, err = f.changes(ctx, version, to)
 		}
@@ -99,11 +102,18 @@ func (f follower) rest(ctx context.Context, delay time.Duration) {
 	}
 }
 
-// all lists the objects. version is the resource version from which to watch.
-func (f follower) all(ctx context.Context, to target) (version string, enough bool, err error) {
-	list := f.list()
-	if err := f.client.List(ctx, list, &f.of); err != nil {
-		return "", false, err
+// all lists the objects, in the first of the versions of their kind that the API server
+// serves. version is the resource version from which to watch.
+func (f follower) all(ctx context.Context, to target, versions []func() client.ObjectList) (served func() client.ObjectList, version string, enough bool, err error) {
+	var list client.ObjectList
+	for _, served = range versions {
+		list = served()
+		if err = f.client.List(ctx, list, &f.of); !apierrors.IsNotFound(err) {
+			break
+		}
+	}
+	if err != nil {
+		return served, "", false, err
 	}
 	var objects []client.Object
 	err = meta.EachListItem(list, func(o runtime.Object) error {
@@ -115,12 +125,12 @@ func (f follower) all(ctx context.Context, to target) (version string, enough bo
 		return nil
 	})
 	if err != nil {
-		return "", false, err
+		return served, "", false, err
 	}
 	if version = list.GetResourceVersion(); version == "" {
-		return "", false, fmt.Errorf("a list of %T has no resource version", list)
+		return served, "", false, fmt.Errorf("a list of %T has no resource version", list)
 	}
-	return version, to.replace(objects), nil
+	return served, version, to.replace(objects), nil
 }
 
 // changes watches from a resource version until the watch ends, and returns the
@@ -155,8 +165,10 @@ func (f follower) changes(ctx context.Context, version string, to target) (last 
 	return version, false, nil
 }
 
+// unlessExpired returns the version, or "" if a list has to come first: after an upgrade of
+// the API server, for example, which no longer serves the version of the kind.
 func unlessExpired(version string, err error) string {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+	if apierrors.IsResourceExpired(err) || apierrors.IsNotFound(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 		return ""
 	}

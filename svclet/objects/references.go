@@ -8,21 +8,28 @@ import (
 	"svc.dev/svc/apis/podspec"
 )
 
-// kind is a kind that is watched object by object, named as in kubelet's messages.
+// kind is what is watched at once, named as in kubelet's messages: one object or, of trust
+// bundles, all of a signer.
 type kind string
 
 const (
-	configMap kind = "configmap"
-	secret    kind = "secret"
+	configMap     kind = "configmap"
+	secret        kind = "secret"
+	trustBundle   kind = "clustertrustbundle"
+	signerBundles kind = "clustertrustbundles of signer"
 )
 
-// kinds has for each kind how it is listed, and which parts of an object are kept.
+// kinds has for each kind how it is listed, by which field, and which parts of an object
+// are kept.
 var kinds = map[kind]struct {
-	list func() client.ObjectList
-	slim func(client.Object) (kept client.Object, immutable bool)
+	list  func() client.ObjectList
+	older []func() client.ObjectList
+	field string
+	slim  func(client.Object) (kept client.Object, immutable bool)
 }{
 	configMap: {
-		list: func() client.ObjectList { return &corev1.ConfigMapList{} },
+		list:  func() client.ObjectList { return &corev1.ConfigMapList{} },
+		field: metav1.ObjectNameField,
 		slim: func(o client.Object) (client.Object, bool) {
 			c := o.(*corev1.ConfigMap)
 			return &corev1.ConfigMap{
@@ -31,7 +38,8 @@ var kinds = map[kind]struct {
 		},
 	},
 	secret: {
-		list: func() client.ObjectList { return &corev1.SecretList{} },
+		list:  func() client.ObjectList { return &corev1.SecretList{} },
+		field: metav1.ObjectNameField,
 		slim: func(o client.Object) (client.Object, bool) {
 			c := o.(*corev1.Secret)
 			return &corev1.Secret{
@@ -39,15 +47,17 @@ var kinds = map[kind]struct {
 			}, c.Immutable != nil && *c.Immutable
 		},
 	},
+	trustBundle:   {list: trustBundles, older: olderTrustBundles, field: metav1.ObjectNameField, slim: slimBundle},
+	signerBundles: {list: trustBundles, older: olderTrustBundles, field: "spec.signerName", slim: slimBundle},
 }
 
-// reference identifies an object.
+// reference identifies what is watched at once. name is the value of the kind's field.
 type reference struct {
 	kind            kind
 	namespace, name string
 }
 
-// references returns the ConfigMaps and Secrets that a pod refers to.
+// references returns the ConfigMaps, Secrets and trust bundles that a pod refers to.
 func references(pod *corev1.Pod) map[reference]bool {
 	named := map[reference]bool{}
 	for ref := range podspec.References(pod) {
@@ -56,6 +66,17 @@ func references(pod *corev1.Pod) map[reference]bool {
 			named[reference{configMap, pod.Namespace, ref.Name}] = true
 		case podspec.Secret:
 			named[reference{secret, pod.Namespace, ref.Name}] = true
+		}
+	}
+	for i := range pod.Spec.Volumes {
+		projected := pod.Spec.Volumes[i].Projected
+		if projected == nil {
+			continue
+		}
+		for _, source := range projected.Sources {
+			if source.ClusterTrustBundle != nil {
+				named[bundleReference(source.ClusterTrustBundle)] = true
+			}
 		}
 	}
 	return named

@@ -13,9 +13,13 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -39,20 +43,25 @@ type server struct {
 	// oldest is the first version from which a watch is possible.
 	oldest int
 	tokens []authenticationv1.TokenRequest
+	// certificates is the version of certificates.k8s.io that is served; v1 by default.
+	certificates string
 }
 
-var listKinds = map[string]string{"configmaps": "ConfigMapList", "secrets": "SecretList", "services": "ServiceList"}
+var listKinds = map[string]string{
+	"configmaps": "ConfigMapList", "secrets": "SecretList", "services": "ServiceList",
+	"clustertrustbundles": "ClusterTrustBundleList", "podcertificaterequests": "PodCertificateRequestList",
+}
 
 type watcher struct {
-	prefix, name string
-	events       chan metav1.WatchEvent
-	broken       chan struct{}
+	prefix, selector string
+	events           chan metav1.WatchEvent
+	broken           chan struct{}
 }
 
 func newServer(t *testing.T) *server {
 	s := &server{
 		clock: clock.RealClock{}, held: map[string]client.Object{}, watchers: map[*watcher]bool{},
-		requests: map[string]int{}, version: 10,
+		requests: map[string]int{}, version: 10, certificates: "v1",
 	}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
@@ -71,6 +80,11 @@ func (s *server) client(t *testing.T) client.WithWatch {
 	} {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), scope)
 	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"), meta.RESTScopeNamespace)
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		mapper.Add(schema.GroupVersionKind{Group: certificatesv1.GroupName, Version: version, Kind: "ClusterTrustBundle"}, meta.RESTScopeRoot)
+	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	config := &rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
@@ -84,8 +98,12 @@ func (s *server) client(t *testing.T) client.WithWatch {
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	place := strings.TrimPrefix(r.URL.Path, "/api/v1/")
-	name := strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	s.mutex.Lock()
+	served := "/apis/certificates.k8s.io/" + s.certificates + "/"
+	s.mutex.Unlock()
+	place := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/api/v1/"), served)
+	selector := r.URL.Query().Get("fieldSelector")
+	name := strings.TrimPrefix(selector, "metadata.name=")
 	verb := map[bool]string{false: "list", true: "watch"}[r.URL.Query().Get("watch") != ""]
 	if r.Method == http.MethodPost {
 		verb = "create"
@@ -97,12 +115,16 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case refuse != 0:
 		reply(w, refuse, &metav1.Status{Status: metav1.StatusFailure, Code: int32(refuse), Reason: metav1.StatusReasonForbidden, Message: "not yours"})
-	case verb == "create":
+	case strings.HasPrefix(place, "/"):
+		http.NotFound(w, r)
+	case strings.HasSuffix(place, "/token"):
 		s.issue(w, r)
+	case verb == "create":
+		s.request(w, r, place)
 	case verb == "watch":
-		s.watch(w, r, place, name)
+		s.watch(w, r, place, selector)
 	default:
-		s.list(w, place, name)
+		s.list(w, place, selector)
 	}
 }
 
@@ -114,33 +136,58 @@ func reply(w http.ResponseWriter, code int, object any) {
 	}
 }
 
-func inPlace(prefix, name, at string) bool {
-	if !strings.Contains(prefix, "/") { // of all namespaces
-		return path.Base(path.Dir(at)) == prefix
+// selects reports whether a list or watch selects an object, by its path.
+func selects(prefix, selector, at string, object client.Object) bool {
+	if !strings.Contains(prefix, "/") { // cluster-scoped, or of all namespaces
+		if path.Base(path.Dir(at)) != prefix {
+			return false
+		}
+	} else if path.Dir(at) != prefix {
+		return false
 	}
-	return path.Dir(at) == prefix && (name == "" || path.Base(at) == name)
+	set := fields.Set{"metadata.name": path.Base(at)}
+	switch o := object.(type) {
+	case *certificatesv1.ClusterTrustBundle:
+		set["spec.signerName"] = o.Spec.SignerName
+	case *certificatesv1.PodCertificateRequest:
+		set["spec.nodeName"] = string(o.Spec.NodeName)
+	}
+	return fields.ParseSelectorOrDie(selector).Matches(set)
 }
 
-func (s *server) list(w http.ResponseWriter, place, name string) {
+func (s *server) list(w http.ResponseWriter, place, selector string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if object, ok := s.held[place]; ok {
 		reply(w, http.StatusOK, object)
 		return
 	}
+	kind, isList := listKinds[path.Base(place)]
+	if !isList {
+		reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{Resource: path.Base(path.Dir(place))}, path.Base(place)).Status())
+		return
+	}
 	items := []client.Object{}
 	for at, object := range s.held {
-		if inPlace(place, name, at) {
+		if selects(place, selector, at, object) {
 			items = append(items, object)
 		}
 	}
 	reply(w, http.StatusOK, map[string]any{
-		"kind": listKinds[path.Base(place)], "apiVersion": "v1", "metadata": map[string]string{"resourceVersion": fmt.Sprint(s.version)}, "items": items,
+		"kind": kind, "apiVersion": s.groupVersion(path.Base(place)), "metadata": map[string]string{"resourceVersion": fmt.Sprint(s.version)}, "items": items,
 	})
 }
 
-func (s *server) watch(w http.ResponseWriter, r *http.Request, place, name string) {
-	self := &watcher{prefix: place, name: name, events: make(chan metav1.WatchEvent, 100), broken: make(chan struct{})}
+// groupVersion returns that of a resource. The caller holds mutex.
+func (s *server) groupVersion(resource string) string {
+	if resource == "clustertrustbundles" || resource == "podcertificaterequests" {
+		return certificatesv1.GroupName + "/" + s.certificates
+	}
+	return "v1"
+}
+
+func (s *server) watch(w http.ResponseWriter, r *http.Request, place, selector string) {
+	self := &watcher{prefix: place, selector: selector, events: make(chan metav1.WatchEvent, 100), broken: make(chan struct{})}
 	var from int
 	if _, err := fmt.Sscan(r.URL.Query().Get("resourceVersion"), &from); err != nil {
 		reply(w, http.StatusBadRequest, &metav1.Status{Status: metav1.StatusFailure, Message: err.Error()})
@@ -191,6 +238,19 @@ func (s *server) issue(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusCreated, request)
 }
 
+// request creates a PodCertificateRequest, with the name of the pod and a number.
+func (s *server) request(w http.ResponseWriter, r *http.Request, place string) {
+	request := &certificatesv1.PodCertificateRequest{}
+	if err := json.NewDecoder(r.Body).Decode(request); err != nil {
+		reply(w, http.StatusBadRequest, &metav1.Status{Status: metav1.StatusFailure, Message: err.Error()})
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.keep(fmt.Sprintf("%s/%s-%d", place, request.Spec.PodName, s.requests["create "+place]), request)
+	reply(w, http.StatusCreated, request)
+}
+
 // put creates or updates an object with a path like "namespaces/x/secrets/y".
 func (s *server) put(at string, object client.Object) {
 	s.mutex.Lock()
@@ -215,7 +275,7 @@ func (s *server) remove(at string) {
 
 func (s *server) tell(at string, object client.Object, kind string) {
 	s.version++
-	object.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(reflect.TypeOf(object).Elem().Name()))
+	object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(s.groupVersion(path.Base(path.Dir(at))), reflect.TypeOf(object).Elem().Name()))
 	object.SetResourceVersion(fmt.Sprint(s.version))
 	object.SetName(path.Base(at))
 	if parts := strings.Split(at, "/"); parts[0] == "namespaces" {
@@ -228,7 +288,7 @@ func (s *server) tell(at string, object client.Object, kind string) {
 	}
 	event.Object.Raw = raw
 	for w := range s.watchers {
-		if inPlace(w.prefix, w.name, at) {
+		if selects(w.prefix, w.selector, at, object) {
 			w.events <- event
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
@@ -24,14 +25,20 @@ import (
 // Options configure a [Store].
 type Options struct {
 	// Client is a client of the API server, which lists and watches ConfigMaps,
-	// Secrets and Services, reads claims and persistent volumes, and creates tokens.
+	// Secrets, Services, ClusterTrustBundles and PodCertificateRequests, reads claims,
+	// persistent volumes, service accounts and the Node, and creates tokens and
+	// PodCertificateRequests.
 	// It must have no timeout, which would end watches too.
 	Client client.WithWatch
 	// Changed is called with the pods whose objects have changed, appeared or
-	// disappeared, or whose tokens are due, so that the caller refreshes their volumes
-	// and retries their containers. It is called without a lock, from several
+	// disappeared, or whose tokens or certificates are due, so that the caller refreshes
+	// their volumes and retries their containers. It is called without a lock, from several
 	// goroutines, and must not block.
 	Changed func(pods []types.UID)
+	// NodeName is the name of the node, which is part of requests for certificates of pods.
+	NodeName string
+	// Warn records a warning event about a pod. By default there are none.
+	Warn func(pod *corev1.Pod, reason, message string)
 	// Clock is the system clock by default.
 	Clock clock.WithDelayedExecution
 	// Random returns a number in [0, 1) for jitter; math/rand's by default.
@@ -50,12 +57,14 @@ type Store struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	mutex    sync.Mutex
-	closed   bool
-	pods     map[types.UID]map[reference]bool
-	entries  map[reference]*entry
-	services *services
-	tokens   tokens
+	mutex        sync.Mutex
+	closed       bool
+	pods         map[types.UID]map[reference]bool
+	entries      map[reference]*entry
+	services     *services
+	tokens       tokens
+	certificates certificates
+	alarm        alarm
 }
 
 // entry is an object that pods refer to.
@@ -64,7 +73,9 @@ type entry struct {
 	stop context.CancelFunc
 	// object is nil if it does not exist.
 	object client.Object
-	answer answer
+	// bundles are those of a signer, by name.
+	bundles map[string]*certificatesv1.ClusterTrustBundle
+	answer  answer
 }
 
 // New returns a store that watches nothing yet.
@@ -78,12 +89,16 @@ func New(options Options) *Store {
 	if options.Changed == nil {
 		options.Changed = func([]types.UID) {}
 	}
+	if options.Warn == nil {
+		options.Warn = func(*corev1.Pod, string, string) {}
+	}
 	if options.Log.GetSink() == nil {
 		options.Log = klog.Background()
 	}
 	s := &Store{
 		Options: options, pods: map[types.UID]map[reference]bool{}, entries: map[reference]*entry{},
-		tokens: tokens{byKey: map[tokenKey]*token{}},
+		tokens:       tokens{byKey: map[tokenKey]*token{}},
+		certificates: certificates{byKey: map[certificateKey]*certificate{}, pods: map[types.UID]bool{}},
 	}
 	s.context, s.stop = context.WithCancel(klog.NewContext(context.Background(), options.Log))
 	return s
@@ -93,7 +108,7 @@ func New(options Options) *Store {
 func (s *Store) Close() {
 	s.mutex.Lock()
 	s.closed = true
-	s.tokens.disarm()
+	s.alarm.disarm()
 	s.mutex.Unlock()
 	s.stop()
 	s.running.Wait()
@@ -111,6 +126,7 @@ func (s *Store) Register(pod *corev1.Pod) {
 	if s.services == nil {
 		s.services = s.followServices()
 	}
+	s.registerCertificates(pod)
 	before := s.pods[pod.UID]
 	s.pods[pod.UID] = named
 	for ref := range named {
@@ -125,7 +141,7 @@ func (s *Store) Register(pod *corev1.Pod) {
 	}
 }
 
-// Unregister removes a pod, its tokens, and the objects that no other pod refers
+// Unregister removes a pod, its tokens and certificates, and the objects that no other pod refers
 // to. It is not an error if the pod is not registered.
 func (s *Store) Unregister(uid types.UID) {
 	s.mutex.Lock()
@@ -135,6 +151,10 @@ func (s *Store) Unregister(uid types.UID) {
 	}
 	delete(s.pods, uid)
 	s.tokens.forget(uid)
+	s.forgetCertificates(uid)
+	if len(s.tokens.byKey)+len(s.certificates.byKey) == 0 {
+		s.alarm.disarm()
+	}
 }
 
 func (s *Store) hold(ref reference, uid types.UID) {
@@ -144,10 +164,15 @@ func (s *Store) hold(ref reference, uid types.UID) {
 		s.entries[ref] = e
 		var ctx context.Context
 		ctx, e.stop = context.WithCancel(s.context)
-		f := s.follower(kinds[ref.kind].list, client.ListOptions{
-			Namespace: ref.namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", ref.name),
-		})
-		s.running.Go(func() { f.run(ctx, &receiver{store: s, ref: ref, entry: e}) })
+		k := kinds[ref.kind]
+		f := s.follower(k.list, client.ListOptions{Namespace: ref.namespace, FieldSelector: fields.OneTermEqualSelector(k.field, ref.name)})
+		f.older = k.older
+		to := receiver{store: s, ref: ref, entry: e}
+		if ref.kind == signerBundles {
+			s.running.Go(func() { f.run(ctx, &bundlesReceiver{to}) })
+		} else {
+			s.running.Go(func() { f.run(ctx, &to) })
+		}
 	}
 	e.pods[uid] = true
 }
@@ -181,7 +206,8 @@ func (s *Store) Secret(ctx context.Context, namespace, name string) (*corev1.Sec
 	return object.(*corev1.Secret), nil
 }
 
-func (s *Store) object(ctx context.Context, ref reference) (client.Object, error) {
+// listed returns the entry of a reference once there is a first list of it.
+func (s *Store) listed(ctx context.Context, ref reference) (*entry, error) {
 	s.mutex.Lock()
 	e := s.entries[ref]
 	s.mutex.Unlock()
@@ -190,6 +216,14 @@ func (s *Store) object(ctx context.Context, ref reference) (client.Object, error
 	}
 	if err := s.await(ctx, &e.answer); err != nil {
 		return nil, fmt.Errorf("failed to sync %s cache: %w", ref.kind, err)
+	}
+	return e, nil
+}
+
+func (s *Store) object(ctx context.Context, ref reference) (client.Object, error) {
+	e, err := s.listed(ctx, ref)
+	if err != nil {
+		return nil, err
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -293,14 +327,24 @@ func (r *receiver) put(object client.Object) (final bool) {
 	if object != nil {
 		object, final = kinds[r.ref.kind].slim(object)
 	}
+	r.update(func(e *entry) (changed bool) {
+		changed = !reflect.DeepEqual(e.object, object)
+		e.object = object
+		return changed
+	})
+	return final
+}
+
+// update changes the entry, and reports the change to the pods that refer to it, unless it
+// is the first answer and no caller has given up waiting for it.
+func (r *receiver) update(change func(*entry) (changed bool)) {
 	r.store.mutex.Lock()
+	changed := change(r.entry)
 	first, missed := r.entry.answer.give()
-	changed := missed || (!first && !reflect.DeepEqual(r.entry.object, object))
-	r.entry.object = object
+	changed = missed || !first && changed
 	pods := slices.Sorted(maps.Keys(r.entry.pods))
 	r.store.mutex.Unlock()
 	if changed && len(pods) > 0 {
 		r.store.Changed(pods)
 	}
-	return final
 }

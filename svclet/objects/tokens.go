@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -13,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 )
 
 // A token is renewed after 80 % of its lifetime or at the age of a day, minus a
@@ -22,16 +20,11 @@ const (
 	tokenMaxAge = 24 * time.Hour
 	tokenJitter = 10 * time.Second
 	tokenRetry  = time.Minute
-	// tokenCheck is the maximum time between checks for due tokens, because the clock
-	// may be changed and the machine may be suspended.
-	tokenCheck = 10 * time.Minute
 )
 
-// tokens are the tokens of pods, and a timer for the next renewal.
+// tokens are the tokens of pods.
 type tokens struct {
 	byKey map[tokenKey]*token
-	timer clock.Timer
-	at    time.Time
 }
 
 type tokenKey struct {
@@ -118,62 +111,6 @@ func renewal(issued *authenticationv1.TokenRequest, random float64) time.Time {
 	return at.Add(-time.Duration(random * float64(tokenJitter)))
 }
 
-// arm sets the timer unless it is set to an earlier time.
-func (s *Store) arm(at time.Time) {
-	if s.tokens.timer != nil && !at.Before(s.tokens.at) {
-		return
-	}
-	s.tokens.disarm()
-	s.tokens.at = at
-	s.tokens.timer = s.Clock.AfterFunc(min(at.Sub(s.Clock.Now()), tokenCheck), s.due)
-}
-
-func (t *tokens) disarm() {
-	if t.timer != nil {
-		t.timer.Stop()
-		t.timer = nil
-	}
-}
-
-// due is called by the timer.
-func (s *Store) due() {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if !s.closed {
-		s.running.Go(s.renew)
-	}
-}
-
-// renew reports the pods whose tokens are due.
-func (s *Store) renew() {
-	s.mutex.Lock()
-	s.tokens.disarm()
-	now := s.Clock.Now()
-	due := map[types.UID]bool{}
-	var next time.Time
-	for key, t := range s.tokens.byKey {
-		at := t.renew
-		if !now.Before(at) {
-			due[key.pod] = true
-			// In case the caller does not request the token.
-			at = now.Add(tokenRetry)
-		}
-		if next.IsZero() || at.Before(next) {
-			next = at
-		}
-	}
-	if !next.IsZero() && !s.closed {
-		s.arm(next)
-	}
-	s.mutex.Unlock()
-	if len(due) > 0 {
-		s.Changed(slices.Sorted(maps.Keys(due)))
-	}
-}
-
 func (t *tokens) forget(pod types.UID) {
 	maps.DeleteFunc(t.byKey, func(key tokenKey, _ *token) bool { return key.pod == pod })
-	if len(t.byKey) == 0 {
-		t.disarm()
-	}
 }

@@ -69,7 +69,7 @@ func TestTokensLiveAndAreRenewed(t *testing.T) {
 	}
 
 	// The periodic check for due tokens reports nothing.
-	clock.Step(tokenCheck)
+	clock.Step(alarmCheck)
 	eventually(t, "the timer is set again", clock.HasWaiters)
 	clock.Step(38 * time.Minute)
 	if pods := changed.wait(t); !slices.Equal(pods, []types.UID{"p"}) {
@@ -99,7 +99,7 @@ func TestTokensLiveAndAreRenewed(t *testing.T) {
 		t.Errorf("when the API is back: %q", got)
 	}
 	store.Unregister("p")
-	if len(store.tokens.byKey) > 0 || store.tokens.timer != nil {
+	if len(store.tokens.byKey) > 0 || store.alarm.timer != nil {
 		t.Error("tokens of a pod that is gone are kept")
 	}
 }

@@ -21,6 +21,9 @@ func showsObjects(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
+// projectedPlugin is the directory of projected volumes among those of a pod.
+const projectedPlugin = "kubernetes.io~projected"
+
 // mountObjects sets up a volume with content from API objects, or refreshes it.
 // Secret content is kept in memory.
 func (m *Manager) mountObjects(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
@@ -29,7 +32,7 @@ func (m *Manager) mountObjects(ctx context.Context, pod *corev1.Pod, volume *cor
 	case volume.Secret != nil:
 		plugin, medium = "kubernetes.io~secret", corev1.StorageMediumMemory
 	case volume.Projected != nil:
-		plugin, medium = "kubernetes.io~projected", corev1.StorageMediumMemory
+		plugin, medium = projectedPlugin, corev1.StorageMediumMemory
 	case volume.DownwardAPI != nil:
 		plugin = "kubernetes.io~downward-api"
 	}
@@ -67,17 +70,17 @@ func (m *Manager) content(ctx context.Context, pod *corev1.Pod, volume *corev1.V
 	case volume.DownwardAPI != nil:
 		return m.downward(pod, volume.DownwardAPI.Items, modeOf(volume.DownwardAPI.DefaultMode))
 	default:
-		return m.projected(ctx, pod, volume.Projected)
+		return m.projected(ctx, pod, volume)
 	}
 }
 
 // projected returns the content of all sources of a projected volume. The error
 // joins the errors of all sources.
-func (m *Manager) projected(ctx context.Context, pod *corev1.Pod, volume *corev1.ProjectedVolumeSource) (map[string]file, error) {
+func (m *Manager) projected(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (map[string]file, error) {
 	all := map[string]file{}
 	var failed []error
-	for i := range volume.Sources {
-		files, err := m.source(ctx, pod, &volume.Sources[i], modeOf(volume.DefaultMode))
+	for i := range volume.Projected.Sources {
+		files, err := m.source(ctx, pod, volume, i)
 		if err != nil {
 			failed = append(failed, err)
 		}
@@ -86,7 +89,9 @@ func (m *Manager) projected(ctx context.Context, pod *corev1.Pod, volume *corev1
 	return all, utilerrors.NewAggregate(failed)
 }
 
-func (m *Manager) source(ctx context.Context, pod *corev1.Pod, source *corev1.VolumeProjection, mode fs.FileMode) (map[string]file, error) {
+// source returns the content of the source of an index.
+func (m *Manager) source(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, index int) (map[string]file, error) {
+	source, mode := &volume.Projected.Sources[index], modeOf(volume.Projected.DefaultMode)
 	switch {
 	case source.Secret != nil:
 		s := source.Secret
@@ -101,18 +106,33 @@ func (m *Manager) source(ctx context.Context, pod *corev1.Pod, source *corev1.Vo
 		if err != nil {
 			return nil, err
 		}
-		user := onlyUser(pod)
-		if user != nil || fsGroup(pod) != nil {
-			mode = 0o600
-		}
-		return map[string]file{source.ServiceAccountToken.Path: {data: []byte(token), mode: mode, user: user}}, nil
+		return map[string]file{source.ServiceAccountToken.Path: credential(pod, []byte(token), mode)}, nil
 	case source.ClusterTrustBundle != nil:
-		return nil, errors.New("svclet does not project ClusterTrustBundles: put the certificates into a ConfigMap")
+		s := source.ClusterTrustBundle
+		bundles, err := m.Objects.TrustBundles(ctx, s)
+		if err != nil {
+			return nil, fmt.Errorf("while getting ClusterTrustBundle: %w", err)
+		}
+		anchors, err := trustAnchors(s, bundles, string(pod.UID))
+		if err != nil {
+			return nil, err
+		}
+		return map[string]file{s.Path: credential(pod, anchors, mode)}, nil
 	case source.PodCertificate != nil:
-		return nil, errors.New("svclet does not project pod certificates: put the certificate into a Secret")
+		return m.certificate(ctx, pod, volume, index, mode)
 	default:
 		return nil, errors.New("a source of the projected volume is of a type that svclet does not know")
 	}
+}
+
+// credential returns a file that only the user of the pod's containers may read, if they
+// all have the same one or the pod has an fsGroup.
+func credential(pod *corev1.Pod, data []byte, mode fs.FileMode) file {
+	user := onlyUser(pod)
+	if user != nil || fsGroup(pod) != nil {
+		mode = 0o600
+	}
+	return file{data: data, mode: mode, user: user}
 }
 
 // keys select the keys of an object and their paths: all keys if there are no

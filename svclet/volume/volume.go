@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -27,6 +28,12 @@ type Objects interface {
 	// Token returns a token of the pod's service account that is bound to the pod. It
 	// requests a new one before the old one expires.
 	Token(ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection) (string, error)
+	// TrustBundles returns the ClusterTrustBundles that a source selects, sorted by name. If
+	// there are none, that is not an error.
+	TrustBundles(ctx context.Context, source *corev1.ClusterTrustBundleProjection) ([]*certificatesv1.ClusterTrustBundle, error)
+	// PodCertificate returns the private key and the certificate chain, in PEM, of a source
+	// of a projected volume, by its index. It requests another one before it expires.
+	PodCertificate(ctx context.Context, pod *corev1.Pod, volume string, index int, source *corev1.PodCertificateProjection) (key, chain []byte, err error)
 	PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 }

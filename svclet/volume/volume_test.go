@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,6 +29,9 @@ type objects struct {
 	claims     map[string]*corev1.PersistentVolumeClaim
 	volumes    map[string]*corev1.PersistentVolume
 	token      string
+	bundles    []*certificatesv1.ClusterTrustBundle
+	// key and chain are those of the certificate; without, it is not issued yet.
+	key, chain string
 }
 
 func get[T any](from map[string]*T, kind, name string) (*T, error) {
@@ -55,6 +59,17 @@ func (o *objects) PersistentVolume(_ context.Context, name string) (*corev1.Pers
 
 func (o *objects) Token(context.Context, *corev1.Pod, *corev1.ServiceAccountTokenProjection) (string, error) {
 	return o.token, nil
+}
+
+func (o *objects) TrustBundles(context.Context, *corev1.ClusterTrustBundleProjection) ([]*certificatesv1.ClusterTrustBundle, error) {
+	return o.bundles, nil
+}
+
+func (o *objects) PodCertificate(context.Context, *corev1.Pod, string, int, *corev1.PodCertificateProjection) (key, chain []byte, err error) {
+	if o.key == "" {
+		return nil, nil, errors.New("credential bundle is not issued yet")
+	}
+	return []byte(o.key), []byte(o.chain), nil
 }
 
 // recordingMounter records mounts instead of making them.

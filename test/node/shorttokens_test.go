@@ -27,10 +27,9 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// shortTokens starts a server between an agent and its API server, which gives the tokens
-// that the agent requests a shorter life than the ten minutes that the API demands. It
-// returns its URL.
-func shortTokens(server *launch.Server, cluster launch.Cluster, user string, life time.Duration) string {
+// between starts a server between an agent and its API server, which changes the responses
+// to some requests, that it asks for in JSON. It returns its URL.
+func between(cluster launch.Cluster, user string, concerns func(*http.Request) bool, change func(*http.Response) error) string {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	Expect(cluster.Authority.Client(dir, "client", user, "system:nodes")).To(Succeed())
@@ -41,44 +40,56 @@ func shortTokens(server *launch.Server, cluster launch.Cluster, user string, lif
 		CAFile: cluster.Authority.File, CertFile: filepath.Join(dir, "client.crt"), KeyFile: filepath.Join(dir, "client.key"),
 	}})
 	Expect(err).NotTo(HaveOccurred())
-	key, err := keyutil.PrivateKeyFromFile(filepath.Join(server.DataDir, "pki", "sa.key"))
-	Expect(err).NotTo(HaveOccurred())
 	to, err := url.Parse(cluster.Server)
 	Expect(err).NotTo(HaveOccurred())
-
-	isToken := func(r *http.Request) bool {
-		return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/token")
-	}
-	between := httptest.NewUnstartedServer(&httputil.ReverseProxy{
+	proxy := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Transport:     transport,
 		FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
-			if isToken(r.In) {
+			if concerns(r.In) {
 				r.Out.Header.Set("Accept", "application/json")
 			}
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			if !isToken(resp.Request) || resp.StatusCode != http.StatusCreated {
+			if !concerns(resp.Request) {
 				return nil
 			}
-			var issued authenticationv1.TokenRequest
-			if err := json.NewDecoder(resp.Body).Decode(&issued); err != nil {
-				return err
-			}
-			if err := shorten(&issued, life, key); err != nil {
-				return err
-			}
-			body, err := json.Marshal(issued)
-			resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-			resp.Header.Del("Content-Length")
-			return err
+			return change(resp)
 		},
 	})
-	between.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
-	between.StartTLS()
-	DeferCleanup(func() { between.CloseClientConnections(); between.Close() })
-	return between.URL
+	proxy.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	proxy.StartTLS()
+	DeferCleanup(func() { proxy.CloseClientConnections(); proxy.Close() })
+	return proxy.URL
+}
+
+// shortTokens starts a server between an agent and its API server, which gives the tokens
+// that the agent requests a shorter life than the ten minutes that the API demands. It
+// returns its URL.
+func shortTokens(server *launch.Server, cluster launch.Cluster, user string, life time.Duration) string {
+	GinkgoHelper()
+	key, err := keyutil.PrivateKeyFromFile(filepath.Join(server.DataDir, "pki", "sa.key"))
+	Expect(err).NotTo(HaveOccurred())
+	isToken := func(r *http.Request) bool {
+		return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/token")
+	}
+	return between(cluster, user, isToken, func(resp *http.Response) error {
+		if resp.StatusCode != http.StatusCreated {
+			return nil
+		}
+		var issued authenticationv1.TokenRequest
+		if err := json.NewDecoder(resp.Body).Decode(&issued); err != nil {
+			return err
+		}
+		if err := shorten(&issued, life, key); err != nil {
+			return err
+		}
+		body, err := json.Marshal(issued)
+		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		resp.Header.Del("Content-Length")
+		return err
+	})
 }
 
 // shorten signs a token again, so that it ends after a life. The API server accepts a
