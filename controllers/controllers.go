@@ -12,6 +12,7 @@ import (
 	"svc.dev/svc/controllers/certificates/csrcleaner"
 	"svc.dev/svc/controllers/certificates/csrsigning"
 	"svc.dev/svc/controllers/clusterroleaggregation"
+	"svc.dev/svc/controllers/clustertrustbundlepublisher"
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/cronjob"
 	"svc.dev/svc/controllers/daemonset"
@@ -32,6 +33,7 @@ import (
 	"svc.dev/svc/controllers/nodelifecycle"
 	"svc.dev/svc/controllers/persistentvolumebinder"
 	"svc.dev/svc/controllers/persistentvolumeexpander"
+	"svc.dev/svc/controllers/podcertificaterequestcleaner"
 	"svc.dev/svc/controllers/podgc"
 	"svc.dev/svc/controllers/pvcprotection"
 	"svc.dev/svc/controllers/pvprotection"
@@ -58,6 +60,7 @@ func All() []controller.Controller {
 		attachdetach.New(),
 		bootstrapsigner.New(),
 		clusterroleaggregation.New(),
+		clustertrustbundlepublisher.New(),
 		cronjob.New(),
 		csrapproving.New(),
 		csrcleaner.New(),
@@ -80,6 +83,7 @@ func All() []controller.Controller {
 		nodelifecycle.New(),
 		persistentvolumebinder.New(),
 		persistentvolumeexpander.New(),
+		podcertificaterequestcleaner.New(),
 		podgc.New(),
 		pvcprotection.New(),
 		pvprotection.New(),
