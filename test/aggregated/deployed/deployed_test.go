@@ -85,10 +85,16 @@ var components = []string{"three-etcd", "machines"}
 
 var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func() {
 	var before []string
+	removed := false
 
 	BeforeAll(func(ctx SpecContext) {
 		createVolumes(ctx, "etcd", 3)
 		before = inventory(ctx)
+		DeferCleanup(func(ctx SpecContext) {
+			if !removed { // the last spec was not selected, or failed
+				script(ctx, "hack/undeploy.sh", filepath.Join(dir, "svc.yaml"))
+			}
+		})
 		deploy(ctx)
 		connectFleet(ctx)
 	})
@@ -130,6 +136,7 @@ var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func
 
 	It("leaves nothing behind when it is removed", func(ctx SpecContext) {
 		script(ctx, "hack/undeploy.sh", filepath.Join(dir, "svc.yaml"))
+		removed = true
 		awaitInventory(ctx, before)
 	})
 })
