@@ -46,6 +46,7 @@ import (
 	"svc.dev/svc/controllers/serviceaccounttoken"
 	"svc.dev/svc/controllers/servicecidr"
 	"svc.dev/svc/controllers/statefulset"
+	"svc.dev/svc/controllers/storageversionmigrator"
 	"svc.dev/svc/controllers/tainteviction"
 	"svc.dev/svc/controllers/tokencleaner"
 	"svc.dev/svc/controllers/ttl"
@@ -97,6 +98,7 @@ func All() []controller.Controller {
 		serviceaccounttoken.New(),
 		servicecidr.New(),
 		statefulset.New(),
+		storageversionmigrator.New(),
 		tainteviction.New(),
 		tokencleaner.New(),
 		ttl.New(),

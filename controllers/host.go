@@ -230,7 +230,7 @@ func (h *host) missing(c controller.Controller) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		served, err := h.served(obj)
+		served, err := h.servedIn(obj, c.Older)
 		if err != nil {
 			return nil, err
 		}
@@ -240,6 +240,28 @@ func (h *host) missing(c controller.Controller) ([]string, error) {
 	}
 	slices.Sort(missing)
 	return missing, nil
+}
+
+// servedIn reports whether the API server serves the kind of an object in its version or
+// in one of those of the older ones that are of the same kind.
+func (h *host) servedIn(obj client.Object, older []client.Object) (bool, error) {
+	gvk, err := apiutil.GVKForObject(obj, h.scheme)
+	if err != nil {
+		return false, err
+	}
+	for _, o := range append([]client.Object{obj}, older...) {
+		of, err := apiutil.GVKForObject(o, h.scheme)
+		if err != nil {
+			return false, err
+		}
+		if of.GroupKind() != gvk.GroupKind() {
+			continue
+		}
+		if served, err := h.served(o); served || err != nil {
+			return served, err
+		}
+	}
+	return false, nil
 }
 
 // isOptional reports whether the controller works without the kind of obj.

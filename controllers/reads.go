@@ -27,7 +27,7 @@ type reads struct {
 func readers(picked []controller.Controller) *reads {
 	r := &reads{controllers: map[string][]string{}, reported: map[string]bool{}}
 	for _, c := range picked {
-		for _, obj := range c.Reads {
+		for _, obj := range append(slices.Clip(c.Reads), c.Older...) {
 			name := fmt.Sprintf("%T", obj)
 			r.controllers[name] = append(r.controllers[name], c.Name)
 		}

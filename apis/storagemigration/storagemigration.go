@@ -62,9 +62,6 @@ func validateMigrationStatus(m, old *storagemigrationv1.StorageVersionMigration)
 	if succeeded && failed {
 		errs = append(errs, field.Invalid(path, m.Status.Conditions, "Both success and failed conditions cannot be true at the same time"))
 	}
-	if is(m, storagemigrationv1.MigrationRunning) && (succeeded || failed) {
-		errs = append(errs, field.Invalid(path, m.Status.Conditions, "Running condition cannot be true when success or failed condition is true"))
-	}
 	if is(old, storagemigrationv1.MigrationSucceeded) && !succeeded {
 		errs = append(errs, field.Invalid(path, m.Status.Conditions, "Success condition cannot be set to false once it is true"))
 	}

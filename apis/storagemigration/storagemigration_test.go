@@ -22,6 +22,9 @@ spec: {resource: {resource: secrets}}
 		{Name: "a migration ends once", Status: true,
 			Was:    `status: {conditions: [{type: Succeeded, status: "True", reason: a, lastTransitionTime: "2026-01-02T03:04:05Z"}]}`,
 			Change: `status: {conditions: []}`, Want: []string{`status.conditions: Invalid value: []: Success condition cannot be set to false once it is true`}},
+		{Name: "a migration that has ended may still be marked as running", Status: true,
+			Was:    `status: {conditions: [{type: Running, status: "True", reason: a, lastTransitionTime: "2026-01-02T03:04:05Z"}]}`,
+			Change: `status: {conditions: [{type: Running, status: "True", reason: a, lastTransitionTime: "2026-01-02T03:04:05Z"}, {type: Succeeded, status: "True", reason: a, lastTransitionTime: "2026-01-02T03:04:05Z"}]}`},
 		{Name: "a group is a domain", Change: `spec: {resource: {group: A}}`, Want: []string{`spec.resource.group: Invalid value: "A": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`}},
 	})
 }

@@ -38,6 +38,9 @@ type Controller struct {
 	// Reads are the kinds that it watches, one empty object of each. It is set up
 	// once the API server serves all of them.
 	Reads []client.Object
+	// Older are earlier versions of kinds in Reads: the API server may serve one of them
+	// instead.
+	Older []client.Object
 	// Newer controllers read kinds that releases of Kubernetes after 1.28 have added. At
 	// an API server of an older release they wait, without a message in the log.
 	Newer bool

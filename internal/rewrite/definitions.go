@@ -8,7 +8,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/discovery"
+
+	"svc.dev/svc/internal/storageversion"
 )
 
 // Several returns the definitions whose custom resources may be stored in several
@@ -19,33 +20,8 @@ func (r *Rewriter) Several(ctx context.Context) ([]apiextensionsv1.CustomResourc
 		return nil, err
 	}
 	return slices.DeleteFunc(list.Items, func(d apiextensionsv1.CustomResourceDefinition) bool {
-		return len(d.Status.StoredVersions) < 2 || !r.stores(&d)
+		return len(d.Status.StoredVersions) < 2 || !storageversion.IsInUse(r.discovery, &d)
 	}), nil
-}
-
-// stores reports whether the API server has learned of the definition's storage version:
-// a change of that takes a moment.
-func (r *Rewriter) stores(d *apiextensionsv1.CustomResourceDefinition) bool {
-	want := discovery.StorageVersionHash(d.Spec.Group, storageVersion(d), d.Spec.Names.Kind)
-	for _, v := range d.Spec.Versions {
-		if !v.Served {
-			continue
-		}
-		list, err := r.discovery.ServerResourcesForGroupVersion(schema.GroupVersion{Group: d.Spec.Group, Version: v.Name}.String())
-		return err == nil && slices.ContainsFunc(list.APIResources, func(resource metav1.APIResource) bool {
-			return resource.Name == d.Spec.Names.Plural && resource.StorageVersionHash == want
-		})
-	}
-	return false
-}
-
-func storageVersion(d *apiextensionsv1.CustomResourceDefinition) string {
-	for _, v := range d.Spec.Versions {
-		if v.Storage {
-			return v.Name
-		}
-	}
-	return ""
 }
 
 // StoredVersions removes the versions in which the objects of definitions are no longer
@@ -62,7 +38,7 @@ func (r *Rewriter) StoredVersions(ctx context.Context, several []apiextensionsv1
 		}) {
 			continue
 		}
-		d.Status.StoredVersions = []string{storageVersion(d)}
+		d.Status.StoredVersions = []string{storageversion.Of(d)}
 		if _, err := r.extensions.ApiextensionsV1().CustomResourceDefinitions().UpdateStatus(ctx, d, metav1.UpdateOptions{}); err != nil {
 			return changed, fmt.Errorf("customresourcedefinitions %s: %w", d.Name, err)
 		}

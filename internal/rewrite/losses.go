@@ -12,6 +12,9 @@ import (
 	"svc.dev/svc/apiserver/release/losses"
 )
 
+// chunk is how many objects are listed at a time.
+const chunk = 500
+
 // Loss is what a release would lose of an object.
 type Loss struct {
 	Resource        schema.GroupResource

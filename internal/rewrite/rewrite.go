@@ -5,39 +5,21 @@ package rewrite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
-)
 
-const (
-	// chunk is how many objects are listed at a time.
-	chunk = 500
-	// writers is how many objects are written at a time.
-	writers = 8
+	"svc.dev/svc/internal/storageversion"
 )
-
-// Result is what was done with the objects of a resource.
-type Result struct {
-	Resource schema.GroupResource
-	// Objects is the number of objects, Rewritten of those that were stored in another
-	// form.
-	Objects, Rewritten int
-}
 
 // Rewriter rewrites objects through an API server.
 type Rewriter struct {
@@ -130,56 +112,6 @@ func (r *Rewriter) remoteGroups(ctx context.Context) ([]schema.GroupVersion, err
 // Rewrite rewrites the objects of a resource that are stored in another form than the
 // present one. Objects that are deleted meanwhile do not count. The error joins those
 // of all objects; the others are rewritten.
-func (r *Rewriter) Rewrite(ctx context.Context, resource schema.GroupVersionResource) (Result, error) {
-	result := Result{Resource: resource.GroupResource()}
-	var errs []error
-	options := metav1.ListOptions{Limit: chunk}
-	for {
-		list, err := r.client.Resource(resource).List(ctx, options)
-		if err != nil {
-			return result, errors.Join(append(errs, fmt.Errorf("list %s: %w", result.Resource, err))...)
-		}
-		rewritten, err := r.writeAll(ctx, resource, list.Items)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		result.Objects += len(list.Items)
-		result.Rewritten += rewritten
-		if options.Continue = list.Continue; options.Continue == "" {
-			return result, errors.Join(errs...)
-		}
-	}
-}
-
-func (r *Rewriter) writeAll(ctx context.Context, resource schema.GroupVersionResource, objects []metav1.PartialObjectMetadata) (int, error) {
-	var rewritten atomic.Int64
-	errs := make([]error, len(objects))
-	var group errgroup.Group
-	group.SetLimit(writers)
-	for i := range objects {
-		group.Go(func() error {
-			changed, err := r.write(ctx, resource, &objects[i])
-			if changed {
-				rewritten.Add(1)
-			}
-			errs[i] = err
-			return nil
-		})
-	}
-	// Its functions return no errors.
-	_ = group.Wait()
-	return int(rewritten.Load()), errors.Join(errs...)
-}
-
-// write makes the server read and store an object by a patch without changes. It reports
-// whether the object was stored in another form: otherwise the server writes nothing.
-func (r *Rewriter) write(ctx context.Context, resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata) (rewritten bool, err error) {
-	after, err := r.client.Resource(resource).Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("%s %s: %w", resource.GroupResource(), types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, err)
-	}
-	return after.ResourceVersion != object.ResourceVersion, nil
+func (r *Rewriter) Rewrite(ctx context.Context, resource schema.GroupVersionResource) (storageversion.Result, error) {
+	return storageversion.Objects{Client: r.client, Resource: resource}.Rewrite(ctx)
 }

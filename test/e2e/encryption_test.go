@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -59,11 +60,11 @@ func (e *encrypted) stop() {
 }
 
 // restart starts the server again, with providers of secrets in the order given.
-func (e *encrypted) restart(ctx context.Context, providers string) {
+func (e *encrypted) restart(ctx context.Context, providers string, flags ...string) {
 	GinkgoHelper()
 	e.stop()
 	Expect(os.WriteFile(e.file(), []byte(encryptionConfig(providers)), 0o600)).To(Succeed())
-	e.start(ctx, "--encryption-provider-config="+e.file())
+	e.start(ctx, append([]string{"--encryption-provider-config=" + e.file()}, flags...)...)
 }
 
 func encryptionConfig(providers string) string {
@@ -154,6 +155,27 @@ var _ = Describe("encryption at rest", func() {
 		Expect(contains(etcd, "visible")).To(BeTrue())
 		Expect(contains(etcd, value)).To(BeFalse(), "the secret is in a file of etcd")
 		Expect(contains(etcd, base64.StdEncoding.EncodeToString([]byte(value)))).To(BeFalse())
+	})
+
+	It("has no secret under an earlier key after a StorageVersionMigration", func(ctx SpecContext) {
+		e := newEncrypted(ctx)
+		flags := []string{"--release=1.37", "--controllers=storageversionmigrator"}
+		first, second := key("first"), key("second")
+		e.restart(ctx, "{secretbox: {keys: ["+first+"]}}", flags...)
+		manifests := ""
+		for i := range 600 {
+			manifests += fmt.Sprintf("---\n{apiVersion: v1, kind: Secret, metadata: {name: s%d}}\n", i)
+		}
+		e.pipe(manifests, "create", "-f", "-")
+		Expect(e.stored(ctx)).To(And(HaveLen(600), HaveEach("k8s:enc:secretbox:v1:first")))
+
+		e.restart(ctx, "{secretbox: {keys: ["+second+", "+first+"]}}", flags...)
+		e.pipe("{apiVersion: storagemigration.k8s.io/v1, kind: StorageVersionMigration, metadata: {name: secrets}, spec: {resource: {resource: secrets}}}", "create", "-f", "-")
+		Eventually(e.out("", "get", "storageversionmigrations", "secrets", "-o", "jsonpath={.status.conditions[*].message}")).Should(Equal("Migration completed Migration completed"))
+		Expect(e.stored(ctx)).To(And(HaveLen(600), HaveEach("k8s:enc:secretbox:v1:second")))
+
+		e.restart(ctx, "{secretbox: {keys: ["+second+"]}}", flags...)
+		Expect(rows(e.run("get", "secrets", "--no-headers"))).To(HaveLen(600))
 	})
 
 	It("encrypts with the keys of a KMS plugin, without which it is not ready", func(ctx SpecContext) {
