@@ -17,6 +17,7 @@ import (
 	"svc.dev/svc/controllers/cronjob"
 	"svc.dev/svc/controllers/daemonset"
 	"svc.dev/svc/controllers/deployment"
+	"svc.dev/svc/controllers/devicetainteviction"
 	"svc.dev/svc/controllers/disruption"
 	"svc.dev/svc/controllers/endpoints"
 	"svc.dev/svc/controllers/endpoints/endpointslice"
@@ -68,6 +69,7 @@ func All() []controller.Controller {
 		csrsigning.New(),
 		daemonset.New(),
 		deployment.New(),
+		devicetainteviction.New(),
 		disruption.New(),
 		endpoints.New(),
 		endpointslice.New(),

@@ -74,7 +74,6 @@ type unattendedKinds struct {
 func unattended() []unattendedKinds {
 	return []unattendedKinds{
 		{release.Release{Major: 1, Minor: 19}, []string{"Ingress", "IngressClass"}},
-		{release.Release{Major: 1, Minor: 37}, []string{"StorageVersionMigration", "DeviceTaintRule"}},
 	}
 }
 

@@ -26,7 +26,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/devicetaints"
 	"svc.dev/svc/controllers/scheduler/configfile"
+	"svc.dev/svc/controllers/versions"
 )
 
 // New declares the controller.
@@ -38,7 +40,8 @@ func New() controller.Controller {
 		Reads:   reads(),
 		// Releases before 1.24 do not have it; drivers' capacity is not considered then.
 		// Releases since 1.34 have the kinds of resource claims.
-		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}},
+		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}},
+		Older:    versions.Objects(devicetaints.Rules[1:]),
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"pods/binding"}, []string{"create"}),
 			controller.Can("", []string{"pods"}, []string{"delete"}),
@@ -101,14 +104,11 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 
 		conditions: newConditionReconciler(env.Client, env.Clock.Now),
 	}
-	for _, k := range kinds() {
-		served, err := env.Served(k.object)
-		if err != nil {
-			return err
-		}
-		if !served {
-			continue
-		}
+	watched, err := servedKinds(env.Served)
+	if err != nil {
+		return err
+	}
+	for _, k := range watched {
 		informer, err := env.Manager.GetCache().GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", k.object, err)

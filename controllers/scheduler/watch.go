@@ -11,7 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"svc.dev/svc/controllers/devicetaints"
 	"svc.dev/svc/controllers/scheduler/decision"
+	"svc.dev/svc/controllers/versions"
 )
 
 // kind is a kind that decisions depend on, with the core's handler of its events:
@@ -46,7 +48,21 @@ func kinds() []kind {
 			func(s *decision.Snapshot, o *resourcev1.DeviceClass) { s.RemoveDeviceClass(o.Name) }),
 		snapshotKind(decision.DevicesChanged, (*decision.Snapshot).SetResourceSlice,
 			func(s *decision.Snapshot, o *resourcev1.ResourceSlice) { s.RemoveResourceSlice(o.Name) }),
+		taintRules(devicetaints.Rules[0]),
 	}
+}
+
+// taintRules is the kind of DeviceTaintRules in a version. Without a rule, devices may be
+// free of taints, too.
+func taintRules(version versions.Version[resourcev1.DeviceTaintRule]) kind {
+	return kind{object: version.Object, changed: func(c *core, before, after any) {
+		if after == nil {
+			c.snapshot.RemoveDeviceTaintRule(before.(client.Object).GetName())
+		} else {
+			c.snapshot.SetDeviceTaintRule(version.As(after.(client.Object)))
+		}
+		c.wake(decision.DevicesChanged)
+	}}
 }
 
 func reads() []client.Object {
@@ -55,6 +71,30 @@ func reads() []client.Object {
 		objects = append(objects, k.object)
 	}
 	return objects
+}
+
+// servedKinds returns the kinds that the API server serves, in the versions in which it
+// does.
+func servedKinds(served func(client.Object) (bool, error)) ([]kind, error) {
+	var all []kind
+	for _, k := range kinds() {
+		ok, err := served(k.object)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, k)
+		}
+	}
+	older, ok, err := versions.Served(devicetaints.Rules[1:], served)
+	if err != nil {
+		return nil, err
+	}
+	newest, err := served(devicetaints.Rules[0].Object)
+	if ok && !newest {
+		all = append(all, taintRules(older))
+	}
+	return all, err
 }
 
 // object is a pointer to a kind's Go type.

@@ -8,10 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/eviction"
 	"svc.dev/svc/controllers/index"
 )
 
@@ -36,9 +36,9 @@ func setup(ctx context.Context, env *controller.Env) error {
 		return err
 	}
 	r := &reconciler{
-		client: env.Client, recorder: env.Recorder("taint-eviction-controller"), now: env.Clock.Now,
-		taints:    taints{now: env.Clock.Now, byNode: map[string]map[corev1.Taint]time.Time{}},
-		scheduled: map[types.NamespacedName]types.UID{},
+		client:  env.Client,
+		evictor: eviction.New(env.Client, env.Recorder("taint-eviction-controller"), env.Clock.Now, reason),
+		taints:  taints{now: env.Clock.Now, byNode: map[string]map[corev1.Taint]time.Time{}},
 	}
 	return controller.Run(env, controller.Options{Name: "tainteviction", Workers: workers}, r, r.watchNodes(env.Manager.GetCache()), r.watchPods())
 }

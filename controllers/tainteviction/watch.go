@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -110,7 +109,7 @@ func (r *reconciler) watchNodes(cache client.Reader) controller.Watch[reconcile.
 func (r *reconciler) watchPods() controller.Watch[reconcile.Request] {
 	request := func(pod *corev1.Pod, q controller.Queue[reconcile.Request]) {
 		key := client.ObjectKeyFromObject(pod)
-		if r.taints.any(pod.Spec.NodeName) || r.isScheduled(key) {
+		if r.taints.any(pod.Spec.NodeName) || r.evictor.IsScheduled(key) {
 			q.Add(reconcile.Request{NamespacedName: key})
 		}
 	}
@@ -126,16 +125,9 @@ func (r *reconciler) watchPods() controller.Watch[reconcile.Request] {
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q controller.Queue[reconcile.Request]) {
-			if key := client.ObjectKeyFromObject(e.Object); r.isScheduled(key) {
+			if key := client.ObjectKeyFromObject(e.Object); r.evictor.IsScheduled(key) {
 				q.Add(reconcile.Request{NamespacedName: key})
 			}
 		},
 	}}
-}
-
-func (r *reconciler) isScheduled(key types.NamespacedName) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.scheduled[key]
-	return ok
 }

@@ -89,6 +89,60 @@ var _ = Describe("resource claims", func() {
 		run(ctx, "-n", p.name, "delete", "pod", "web-4")
 		Eventually(func() string { return run(ctx, "-n", p.name, "get", "resourceclaims", "-o", "name") }).Should(BeEmpty())
 	})
+
+	It("lose their pods when a rule taints their devices, also while the manager is killed, and get no tainted device", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		offer(ctx, p.name, node, "gpu-0", "gpu-1", "gpu-2")
+		addPod := func(name string, tolerations ...resourcev1.DeviceToleration) {
+			spec := wants(p.name)
+			spec.Devices.Requests[0].Exactly.Tolerations = tolerations
+			Expect(client.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: name}, Spec: spec})).To(Succeed())
+			p.addPod(ctx, name, func(pod *corev1.Pod) {
+				pod.Finalizers = []string{"example.com/seen"} // so that the condition can be read
+				pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
+			})
+		}
+		addPod("web")
+		addPod("tolerant", resourcev1.DeviceToleration{Key: "example.com/maintenance", Operator: resourcev1.DeviceTolerationOpExists})
+		for _, name := range []string{"web", "tolerant"} {
+			Eventually(nodeOf(ctx, p.name, name)).Should(Equal(node))
+		}
+		rule := &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: resourcev1.DeviceTaintRuleSpec{
+			DeviceSelector: &resourcev1.DeviceTaintSelector{Pool: &node},
+			Taint:          resourcev1.DeviceTaint{Key: "example.com/maintenance", Effect: resourcev1.DeviceTaintEffectNone},
+		}}
+		Expect(client.Create(ctx, rule)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(ctrlclient.IgnoreNotFound(client.Delete(ctx, rule))).To(Succeed()) })
+		status := func() string {
+			return run(ctx, "get", "devicetaintrule", p.name, "-o", "jsonpath={.status.conditions[0].status} {.status.conditions[0].reason}: {.status.conditions[0].message}")
+		}
+		Eventually(status).Should(HavePrefix("False NoEffect: 3 published devices selected. 2 allocated devices selected. 1 pod would be evicted in 1 namespace if the effect was NoExecute."))
+		deleted := func(name string) func() string {
+			return func() string {
+				return run(ctx, "-n", p.name, "get", "pod", name, "-o", "jsonpath={.metadata.deletionTimestamp}")
+			}
+		}
+		Consistently(deleted("web")).Should(BeEmpty())
+
+		killManager(ctx)
+		run(ctx, "patch", "devicetaintrule", p.name, "--type=merge", `--patch={"spec":{"taint":{"effect":"NoExecute"}}}`)
+		startManager(ctx)
+		Eventually(deleted("web")).ShouldNot(BeEmpty())
+		Expect(run(ctx, "-n", p.name, "get", "pod", "web", "-o", `jsonpath={.status.conditions[?(@.type=="DisruptionTarget")].reason}`)).To(Equal("DeletionByDeviceTaintManager"))
+		Eventually(func() string { return run(ctx, "-n", p.name, "describe", "pod", "web") }).Should(MatchRegexp("DeviceTaintManagerEviction .* device-taint-eviction-controller +Marking for deletion"))
+		Expect(deleted("tolerant")()).To(BeEmpty())
+		Eventually(status).Should(Equal("False Completed: 1 pod evicted since starting the controller."))
+		addPod("late")
+		Eventually(scheduled(ctx, p.name, "late")).Should(ContainSubstring("cannot allocate all claims"))
+
+		By("without the rule the devices are free of taints")
+		Expect(client.Delete(ctx, rule)).To(Succeed())
+		Eventually(nodeOf(ctx, p.name, "late")).Should(Equal(node))
+		for _, name := range []string{"web", "tolerant", "late"} {
+			run(ctx, "-n", p.name, "patch", "pod", name, "--type=merge", `--patch={"metadata":{"finalizers":null}}`)
+		}
+	})
 })
 
 // offer publishes devices of a node, and a device class for them.

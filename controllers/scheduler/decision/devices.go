@@ -4,6 +4,7 @@ import (
 	"context" //nolint:depguard // the library's allocator takes one, which is never cancelled here
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	devicesapi "svc.dev/svc/apis/devices"
+	"svc.dev/svc/controllers/devicetaints"
 )
 
 // DeviceDecision is what to write into the status of a resource claim before the pod is
@@ -35,6 +37,10 @@ type devices struct {
 	claims  map[objectName]*resourcev1.ResourceClaim
 	classes map[string]*resourcev1.DeviceClass
 	slices  map[string]*resourcev1.ResourceSlice
+	rules   map[string]*resourcev1.DeviceTaintRule
+	// tainted are the slices with the taints of the rules; a slice that is missing is made
+	// when it is needed.
+	tainted map[string]*resourcev1.ResourceSlice
 	// assumed are the claims whose allocation or reservation is being written, as they
 	// will be.
 	assumed map[objectName]*assumedClaim
@@ -56,6 +62,8 @@ func newDevices() devices {
 		claims:  map[objectName]*resourcev1.ResourceClaim{},
 		classes: map[string]*resourcev1.DeviceClass{},
 		slices:  map[string]*resourcev1.ResourceSlice{},
+		rules:   map[string]*resourcev1.DeviceTaintRule{},
+		tainted: map[string]*resourcev1.ResourceSlice{},
 		assumed: map[objectName]*assumedClaim{},
 	}
 }
@@ -106,10 +114,26 @@ func (s *Snapshot) RemoveDeviceClass(name string) { delete(s.devices.classes, na
 // SetResourceSlice adds the devices of a slice, or replaces them.
 func (s *Snapshot) SetResourceSlice(slice *resourcev1.ResourceSlice) {
 	s.devices.slices[slice.Name] = slice
+	delete(s.devices.tainted, slice.Name)
 }
 
 // RemoveResourceSlice removes the devices of a slice.
-func (s *Snapshot) RemoveResourceSlice(name string) { delete(s.devices.slices, name) }
+func (s *Snapshot) RemoveResourceSlice(name string) {
+	delete(s.devices.slices, name)
+	delete(s.devices.tainted, name)
+}
+
+// SetDeviceTaintRule adds a rule that taints devices, or replaces it.
+func (s *Snapshot) SetDeviceTaintRule(rule *resourcev1.DeviceTaintRule) {
+	s.devices.rules[rule.Name] = rule
+	clear(s.devices.tainted)
+}
+
+// RemoveDeviceTaintRule removes a rule and its taints.
+func (s *Snapshot) RemoveDeviceTaintRule(name string) {
+	delete(s.devices.rules, name)
+	clear(s.devices.tainted)
+}
 
 // AssumeDevices takes the claims of a decision for allocated to a pod and reserved for it.
 func (s *Snapshot) AssumeDevices(pod *corev1.Pod, decisions []DeviceDecision) {
@@ -293,11 +317,20 @@ func (d *devices) allocator() (structured.Allocator, error) {
 		}
 		take(&taken, claim.Status.Allocation)
 	}
+	return structured.NewAllocator(context.Background(), allocatorFeatures, taken, classLister(d.classes), d.offered(), d.expressions)
+}
+
+// offered returns all slices, with the taints of the rules.
+func (d *devices) offered() []*resourcev1.ResourceSlice {
 	offered := make([]*resourcev1.ResourceSlice, 0, len(d.slices))
+	rules := slices.Collect(maps.Values(d.rules))
 	for _, name := range sets.List(sets.KeySet(d.slices)) {
-		offered = append(offered, d.slices[name])
+		if d.tainted[name] == nil {
+			d.tainted[name] = devicetaints.Apply(d.slices[name], rules)
+		}
+		offered = append(offered, d.tainted[name])
 	}
-	return structured.NewAllocator(context.Background(), allocatorFeatures, taken, classLister(d.classes), offered, d.expressions)
+	return offered
 }
 
 // take adds the devices of an allocation to those that are taken. Administrative access

@@ -40,7 +40,19 @@ func parseDevices(line string) *resourcev1.ResourceSlice {
 	return slice
 }
 
-// parseResourceClaim reads: name class=name [count=1] [owner=pod] [device=node/device] (it is
+// parseTaintRule reads: name effect [device].
+func parseTaintRule(line string) *resourcev1.DeviceTaintRule {
+	name, words := fields(line)
+	rule := &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	rule.Spec.Taint = resourcev1.DeviceTaint{Key: name, Effect: resourcev1.DeviceTaintEffect(words[0])}
+	rule.Spec.DeviceSelector = &resourcev1.DeviceTaintSelector{}
+	if len(words) > 1 {
+		rule.Spec.DeviceSelector.Device = &words[1]
+	}
+	return rule
+}
+
+// parseResourceClaim reads: name class=name [count=1] [tolerates=taint] [owner=pod] [device=node/device] (it is
 // allocated) [for=pod] (it is reserved) [version=n] [deleting].
 func parseResourceClaim(line string) *resourcev1.ResourceClaim {
 	name, words := fields(line)
@@ -54,6 +66,8 @@ func parseResourceClaim(line string) *resourcev1.ResourceClaim {
 			request.DeviceClassName = value
 		case "count":
 			request.Count = int64(must(strconv.Atoi(value)))
+		case "tolerates":
+			request.Tolerations = append(request.Tolerations, resourcev1.DeviceToleration{Key: value, Operator: resourcev1.DeviceTolerationOpExists})
 		case "owner":
 			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: value, UID: types.UID("default/" + value), Controller: ptr.To(true)}}
 		case "device":

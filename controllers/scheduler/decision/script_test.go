@@ -55,6 +55,8 @@ func (s *Snapshot) run(command, rest string) string {
 			s.RemoveNode(rest)
 		case "pod":
 			s.RemovePod(parsePod(rest))
+		case "taintrule":
+			s.RemoveDeviceTaintRule(rest)
 		}
 	case "extender":
 		s.SetExtenders(append(s.extenders, parseExtender(rest))...)
@@ -62,6 +64,8 @@ func (s *Snapshot) run(command, rest string) string {
 		s.SetDeviceClass(parseDeviceClass(rest))
 	case "devices":
 		s.SetResourceSlice(parseDevices(rest))
+	case "taintrule":
+		s.SetDeviceTaintRule(parseTaintRule(rest))
 	case "resourceclaim":
 		s.SetResourceClaim(parseResourceClaim(rest))
 	case "assume":

@@ -195,7 +195,7 @@ func snapshot(place string, p *record) (map[string]difference.Fields, error) {
 
 // neutral masks what a server chooses at random.
 func neutral(path, text string) string {
-	if strings.HasSuffix(path, ".nodePort") || path == "spec.claimRef.resourceVersion" || path == "data.token" || path == "data[ca.crt]" {
+	if strings.HasSuffix(path, ".nodePort") || path == "spec.claimRef.resourceVersion" || path == "status.resourceVersion" || path == "data.token" || path == "data[ca.crt]" {
 		return "ANY"
 	}
 	return text

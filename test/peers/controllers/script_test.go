@@ -152,13 +152,18 @@ func reaches(object, field, value string) step {
 	}}
 }
 
-// fieldOf returns a field as text: "status.phase", or the status of a condition, "Ready?".
+// fieldOf returns a field as text: "status.phase", or the status of a condition, "Ready?",
+// or its reason, "Ready!".
 func fieldOf(o *unstructured.Unstructured, field string) string {
-	if condition, ok := strings.CutSuffix(field, "?"); ok {
+	for suffix, part := range map[string]string{"?": "status", "!": "reason"} {
+		condition, ok := strings.CutSuffix(field, suffix)
+		if !ok {
+			continue
+		}
 		list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 		for _, c := range list {
 			if c, _ := c.(map[string]any); c["type"] == condition {
-				return fmt.Sprint(c["status"])
+				return fmt.Sprint(c[part])
 			}
 		}
 		return ""

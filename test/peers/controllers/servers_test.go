@@ -44,6 +44,10 @@ var kinds = map[string]kind{
 	"Node": clusterWide("", "v1", "nodes"), "PersistentVolume": clusterWide("", "v1", "persistentvolumes"), "Namespace": clusterWide("", "v1", "namespaces"),
 	"StorageClass": clusterWide("storage.k8s.io", "v1", "storageclasses"), "VolumeAttachment": clusterWide("storage.k8s.io", "v1", "volumeattachments"),
 	"ClusterRole":               clusterWide("rbac.authorization.k8s.io", "v1", "clusterroles"),
+	"ResourceClaim":             in("resource.k8s.io", "v1", "resourceclaims"),
+	"ResourceSlice":             clusterWide("resource.k8s.io", "v1", "resourceslices"),
+	"DeviceTaintRule":           clusterWide("resource.k8s.io", "v1beta2", "devicetaintrules"),
+	"StorageVersionMigration":   clusterWide("storagemigration.k8s.io", "v1beta1", "storageversionmigrations"),
 	"CertificateSigningRequest": clusterWide("certificates.k8s.io", "v1", "certificatesigningrequests"),
 }
 
@@ -67,6 +71,11 @@ var flags = []string{
 	"--concurrent-daemonset-syncs=10", "--horizontal-pod-autoscaler-cpu-initialization-period=1ms", "--horizontal-pod-autoscaler-downscale-stabilization=1s",
 }
 
+// newer enables kinds and controllers that are off by default in 1.36.
+const newer = "--feature-gates=DRADeviceTaintRules=true,StorageVersionMigrator=true"
+
+var newerKinds = []string{newer, "--runtime-config=resource.k8s.io/v1beta2=true,storagemigration.k8s.io/v1beta1=true"}
+
 // start starts both systems, without schedulers: the scripts bind the pods.
 func start(t *testing.T) (svc, kube *system) {
 	t.Helper()
@@ -76,14 +85,16 @@ func start(t *testing.T) (svc, kube *system) {
 		}
 	}
 	dir := t.TempDir()
-	k, err := launch.UpKube(t.Context(), dir, launch.NoServiceAccounts, "--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--enable-priority-and-fairness=false")
+	k, err := launch.UpKube(t.Context(), dir, append([]string{
+		launch.NoServiceAccounts, "--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--enable-priority-and-fairness=false",
+	}, newerKinds...)...)
 	t.Cleanup(k.Stop)
 	if err != nil {
 		t.Fatal(err)
 	}
 	manager, err := k.StartController("kube-controller-manager", append([]string{
 		"--service-account-private-key-file=" + filepath.Join(dir, "service-account.key"), "--root-ca-file=" + k.Cluster().Authority.File,
-		"--kube-api-qps=10000", "--kube-api-burst=10000", "--pvclaimbinder-sync-period=1s", "--concurrent-replicaset-syncs=10", "--concurrent-deployment-syncs=10",
+		"--kube-api-qps=10000", "--kube-api-burst=10000", "--pvclaimbinder-sync-period=1s", "--concurrent-replicaset-syncs=10", "--concurrent-deployment-syncs=10", newer,
 	}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +103,7 @@ func start(t *testing.T) (svc, kube *system) {
 	s, err := launch.Up(t.Context(), t.TempDir(), append([]string{
 		"--release=1.36", "--service-cluster-ip-range=10.96.0.0/16", launch.NoServiceAccounts, "--controllers=*,-scheduler,-localpathprovisioner,-hostloadbalancer,-nodeipam",
 		"--enable-priority-and-fairness=false",
-	}, flags...)...)
+	}, append(newerKinds, flags...)...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,55 @@
+package controllers
+
+import "slices"
+
+func deviceTaints() (all []scenario) {
+	claim := func(tolerations string) []step {
+		return []step{
+			create(`{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: PLACE-s}, spec: {driver: d.example.com, nodeName: node, pool: {name: PLACE, resourceSliceCount: 1}, devices: [{name: gpu}, {name: spare}]}}`),
+			create(`{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}`),
+			patch("ResourceClaim/status c", `{status: {allocation: {devices: {results: [{request: r, driver: d.example.com, pool: PLACE, device: gpu, tolerations: [`+tolerations+`]}]}}}}`),
+			create(`{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {terminationGracePeriodSeconds: 5, resourceClaims: [{name: c, resourceClaimName: c}], containers: [{name: c, image: "web:1"}]}}`),
+			answer("run", "web"),
+		}
+	}
+	rule := func(effect string) step {
+		return create(`{apiVersion: resource.k8s.io/v1beta2, kind: DeviceTaintRule, metadata: {name: PLACE-r}, spec: {deviceSelector: {pool: PLACE}, taint: {key: example.com/m, effect: %s}}}`, effect)
+	}
+	says := func(reason string) step { return reaches("DeviceTaintRule PLACE-r", "EvictionInProgress!", reason) }
+	tainted := patch("ResourceSlice PLACE-s", `{spec: {devices: [{name: gpu, taints: [{key: example.com/m, effect: NoExecute}]}, {name: spare}]}}`)
+	for tolerated, tolerations := range map[string]string{
+		"not tolerated":         "",
+		"tolerated":             "{key: example.com/m, operator: Exists, effect: NoExecute}",
+		"tolerated for a while": "{key: example.com/m, operator: Exists, effect: NoExecute, tolerationSeconds: 2}",
+		"other tolerated":       "{key: example.com/other, operator: Exists, effect: NoExecute}",
+	} {
+		evicted := "Completed"
+		if tolerated == "tolerated" {
+			evicted = "NotStarted"
+		}
+		all = append(all, each("device taints, "+tolerated, claim(tolerations), []operation{
+			{"rule", []step{rule("NoExecute"), rollout(), says(evicted)}},
+			{"rule without effect", []step{rule("None"), says("NoEffect")}},
+			{"rule that keeps pods away", []step{rule("NoSchedule"), says("OtherEffect")}},
+			{"slice", []step{tainted, rollout()}},
+		})...)
+	}
+	return append(all, scenario{"device taints, rule removed in time", slices.Concat(
+		claim("{key: example.com/m, operator: Exists, effect: NoExecute, tolerationSeconds: 3600}"),
+		[]step{rule("NoExecute"), remove("DeviceTaintRule PLACE-r", background)},
+	)})
+}
+
+func storageMigrations() []scenario {
+	migrate := func(name, resource string) step {
+		return create(`{apiVersion: storagemigration.k8s.io/v1beta1, kind: StorageVersionMigration, metadata: {name: PLACE-%s}, spec: {resource: %s}}`, name, resource)
+	}
+	ends := func(name, condition string) []step {
+		return []step{reaches("StorageVersionMigration PLACE-"+name, condition, "True"), reaches("StorageVersionMigration PLACE-"+name, "Running?", "False")}
+	}
+	return []scenario{
+		{"storage migration", slices.Concat([]step{migrate("a", "{resource: configmaps}")}, ends("a", "Succeeded?"))},
+		{"storage migrations of one resource", slices.Concat([]step{migrate("a", "{group: apps, resource: deployments}"), migrate("b", "{group: apps, resource: deployments}")}, ends("a", "Succeeded?"), ends("b", "Succeeded?"))},
+		{"storage migration of a virtual resource", slices.Concat([]step{migrate("a", "{group: authorization.k8s.io, resource: subjectaccessreviews}")}, ends("a", "Failed?"))},
+	}
+}
