@@ -56,6 +56,23 @@ func TestAMistakeInFlagsOfTheServerIsOneLineWithTheRemedy(t *testing.T) {
 	})
 }
 
+func TestABadGroupDomainIsOneLineWithTheRemedy(t *testing.T) {
+	const ofKubernetes = `--group-domain: "apps.k8s.io" belongs to Kubernetes, whose groups the host serves itself; choose a domain that you own, as svc.example.com`
+	testMistakes(t, []mistake{
+		{"of Kubernetes", []string{"apiserver", "--etcd-servers=http://127.0.0.1:1", "--group-domain=apps.k8s.io"},
+			"svc apiserver: " + ofKubernetes + "; see 'svc apiserver --help'"},
+		{"Kubernetes' own", []string{"apiserver", "--etcd-servers=http://127.0.0.1:1", "--group-domain=k8s.io"},
+			"svc apiserver: " + strings.Replace(ofKubernetes, "apps.k8s.io", "k8s.io", 1) + "; see 'svc apiserver --help'"},
+		{"of one label", []string{"apiserver", "--etcd-servers=http://127.0.0.1:1", "--group-domain=fleet"},
+			`svc apiserver: --group-domain: "fleet" has one label only, its groups could be mistaken for Kubernetes' own; choose a domain that you own, as svc.example.com; see 'svc apiserver --help'`},
+		{"that is no subdomain", []string{"apiserver", "--etcd-servers=http://127.0.0.1:1", "--group-domain=Svc_Dev"},
+			`svc apiserver: --group-domain: "Svc_Dev" is not a domain: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'); see 'svc apiserver --help'`},
+		{"of a connection", []string{"kubeconfig", "--group-domain=apps.k8s.io"}, "svc kubeconfig: " + ofKubernetes + "; see 'svc kubeconfig --help'"},
+		{"to unregister", []string{"unregister", "--group-domain=apps.k8s.io"}, "svc unregister: " + ofKubernetes + "; see 'svc unregister --help'"},
+		{"of a token", []string{"token", "create", "--print-join-command", "--group-domain=apps.k8s.io"}, "svc token create: " + ofKubernetes + "; see 'svc token create --help'"},
+	})
+}
+
 func TestAMistakeInFlagsOfControllersIsOneLineWithTheRemedy(t *testing.T) {
 	testMistakes(t, []mistake{
 		{"an unknown controller", []string{"controller-manager", "--controllers=*,-namspace"},
