@@ -1,15 +1,24 @@
 package groupdomain
 
 import (
+	"bytes"
 	"compress/gzip"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	protobufserializer "k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/yaml"
 
 	"svc.dev/svc/apis"
 )
@@ -17,6 +26,12 @@ import (
 // serve passes a request through the filter. The handler gets the request, and what was
 // read of its body; it answers with a body in JSON.
 func serve(t *testing.T, req *http.Request, status int, answer string) (w *httptest.ResponseRecorder, got *http.Request, body string, err error) {
+	t.Helper()
+	return serveAs(t, req, status, runtime.ContentTypeJSON, answer)
+}
+
+// serveAs is serve with an answer of a content type.
+func serveAs(t *testing.T, req *http.Request, status int, contentType, answer string) (w *httptest.ResponseRecorder, got *http.Request, body string, err error) {
 	t.Helper()
 	scheme, err := apis.NewScheme(apis.Kinds())
 	if err != nil {
@@ -27,7 +42,7 @@ func serve(t *testing.T, req *http.Request, status int, answer string) (w *httpt
 		var read []byte
 		read, err = io.ReadAll(r.Body)
 		body = string(read)
-		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, answer)
 	}), Config{
@@ -35,6 +50,7 @@ func serve(t *testing.T, req *http.Request, status int, answer string) (w *httpt
 		Kinds: map[schema.GroupVersionResource]schema.GroupVersionKind{
 			{Version: "v1", Resource: "configmaps"}: {Version: "v1", Kind: "ConfigMap"},
 			{Version: "v1", Resource: "events"}:     {Version: "v1", Kind: "Event"},
+			{Version: "v1", Resource: "pods"}:       {Version: "v1", Kind: "Pod"},
 		},
 	})
 	w = httptest.NewRecorder()
@@ -99,6 +115,112 @@ func TestErrorsSayTheDomainsNames(t *testing.T) {
 			t.Errorf("%s became %s, want %s in it", stored, w.Body, want)
 		}
 	}
+}
+
+func TestAnswersInYAMLSayTheDomainsNames(t *testing.T) {
+	const path = "/apis/core.svc.dev/v1/namespaces/n/configmaps/a"
+	for stored, want := range map[string]string{
+		"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  ownerReferences:\n  - apiVersion: apps/v1\n": "apiVersion: core.svc.dev/v1\nkind: ConfigMap\nmetadata:\n  ownerReferences:\n    - apiVersion: apps.svc.dev/v1\n",
+		"apiVersion: v1\nkind: ConfigMapList\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n":        "apiVersion: core.svc.dev/v1\nkind: ConfigMapList\nitems:\n  - apiVersion: core.svc.dev/v1\n    kind: ConfigMap\n",
+	} {
+		req := httptest.NewRequest(http.MethodGet, path, nil)
+		if w, _, _, _ := serveAs(t, req, http.StatusOK, runtime.ContentTypeYAML, stored); w.Body.String() != want {
+			t.Errorf("%s became\n%s\nwant %s", stored, w.Body, want)
+		}
+	}
+}
+
+func TestErrorsInYAMLAndProtobufSayTheDomainsNames(t *testing.T) {
+	scheme, err := apis.NewScheme(apis.Kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	inProtobuf := protobufserializer.NewSerializer(scheme, scheme)
+	notFound := apierrors.NewNotFound(schema.GroupResource{Group: "apps", Resource: "deployments"}, "a").Status()
+	notFound.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	inYAML, err := yaml.Marshal(notFound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := runtime.Encode(inProtobuf, &notFound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for contentType, answer := range map[string][]byte{runtime.ContentTypeYAML: inYAML, runtime.ContentTypeProtobuf: encoded} {
+		req := httptest.NewRequest(http.MethodGet, "/apis/apps.svc.dev/v1/namespaces/n/deployments/a", nil)
+		w, _, _, _ := serveAs(t, req, http.StatusNotFound, contentType, string(answer))
+		var got metav1.Status
+		if contentType == runtime.ContentTypeYAML {
+			err = yaml.Unmarshal(w.Body.Bytes(), &got)
+		} else {
+			_, _, err = inProtobuf.Decode(w.Body.Bytes(), nil, &got)
+		}
+		want := `deployments.apps.svc.dev "a" not found`
+		if err != nil || got.Message != want || got.Details.Group != "apps.svc.dev" || got.APIVersion != "v1" || got.Kind != "Status" || got.Code != http.StatusNotFound {
+			t.Errorf("%s: %+v (%v), want %s", contentType, got, err, want)
+		}
+	}
+}
+
+func TestBodiesInProtobufAreReadInStoredNames(t *testing.T) {
+	scheme, err := apis.NewScheme(apis.Kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners := func(apiVersion string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: "a", OwnerReferences: []metav1.OwnerReference{{APIVersion: apiVersion, Kind: "Deployment"}}}
+	}
+	configMap := func(owner string) runtime.Object { return &corev1.ConfigMap{ObjectMeta: owners(owner)} }
+	binding := func(target string) runtime.Object {
+		return &corev1.Binding{Target: corev1.ObjectReference{APIVersion: target, Kind: "Node", Name: "n"}}
+	}
+	for name, test := range map[string]struct {
+		path, kind, version, storedVersion string
+		sent, want                         runtime.Object
+	}{
+		"an object of the resource":    {"configmaps", "ConfigMap", "core.svc.dev/v1", "v1", configMap("apps.svc.dev/v1"), configMap("apps/v1")},
+		"an owner of the host":         {"configmaps", "ConfigMap", "core.svc.dev/v1", "v1", configMap("apps/v1"), configMap("apps.host.svc.dev/v1")},
+		"another kind than its object": {"pods/a/binding", "Binding", "core.svc.dev/v1", "v1", binding("core.svc.dev/v1"), binding("v1")},
+		"options of a deletion":        {"configmaps", "DeleteOptions", "v1", "v1", &metav1.DeleteOptions{DryRun: []string{"All"}}, &metav1.DeleteOptions{DryRun: []string{"All"}}},
+	} {
+		body := protobufOf(t, test.sent, test.version, test.kind)
+		req := httptest.NewRequest(http.MethodPost, "/apis/core.svc.dev/v1/namespaces/n/"+test.path, bytes.NewReader(body))
+		req.Header.Set("Content-Type", runtime.ContentTypeProtobuf)
+		_, _, read, err := serve(t, req, http.StatusOK, "{}")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got, gvk, err := protobufserializer.NewSerializer(scheme, scheme).Decode([]byte(read), nil, emptyLike(test.want))
+		if err != nil || gvk.GroupVersion().String() != test.storedVersion {
+			t.Errorf("%s: read %v (%v)", name, gvk, err)
+			continue
+		}
+		got.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		if diff := cmp.Diff(mustMarshal(t, test.want), mustMarshal(t, got)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	ofHost := protobufOf(t, configMap("v1"), "v1", "ConfigMap")
+	req := httptest.NewRequest(http.MethodPost, "/apis/core.svc.dev/v1/namespaces/n/configmaps", bytes.NewReader(ofHost))
+	req.Header.Set("Content-Type", runtime.ContentTypeProtobuf)
+	if _, _, _, err := serve(t, req, http.StatusOK, "{}"); err == nil || !strings.Contains(err.Error(), "(v1) does not match the expected API version (core.svc.dev/v1)") {
+		t.Errorf("a body of the host's API was read with %v", err)
+	}
+}
+
+// protobufOf returns an object with an envelope that names its type.
+func protobufOf(t *testing.T, obj runtime.Object, apiVersion, kind string) []byte {
+	t.Helper()
+	raw, err := obj.(interface{ Marshal() ([]byte, error) }).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: kind}, Raw: raw}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(slices.Clone(magic), body...)
 }
 
 func TestWhatAnotherServerAnswersStaysAsItIs(t *testing.T) {

@@ -74,12 +74,7 @@ func (f *filter) requestBody(contentType string, body []byte, to route) ([]byte,
 	case string(types.JSONPatchType):
 		return patchOperations(f.toStored(to, schema.GroupVersionKind{}), body), nil
 	case runtime.ContentTypeProtobuf:
-		root := f.toStored(to, schema.GroupVersionKind{})
-		p := &protobuf{scheme: f.Scheme, root: root, stored: stored.apiVersion}
-		if translated, err := p.object(body); err == nil {
-			return translated, nil
-		}
-		return body, nil
+		return f.protobufRequest(body, to)
 	}
 	// kubectl sends JSON as an apply, which is YAML.
 	isJSON := bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{"))
@@ -99,6 +94,25 @@ func (f *filter) requestBody(contentType string, body []byte, to route) ([]byte,
 		return root.json(body, meta.Kind), nil
 	}
 	if translated, err := root.yaml(body); err == nil {
+		return translated, nil
+	}
+	return body, nil
+}
+
+// protobufRequest is requestBody for protobuf.
+func (f *filter) protobufRequest(body []byte, to route) ([]byte, error) {
+	var object runtime.Unknown
+	envelope, ok := bytes.CutPrefix(body, magic)
+	if !ok || object.Unmarshal(envelope) != nil {
+		return body, nil // the handler says what is wrong
+	}
+	if err := f.checkVersion(object.TypeMeta, to); err != nil {
+		return nil, err
+	}
+	version := direction(f.Names.Stored).objectVersion(object.APIVersion, object.Kind)
+	root := f.toStored(to, schema.FromAPIVersionAndKind(version, object.Kind))
+	p := &protobuf{scheme: f.Scheme, root: root, stored: func(string) string { return version }}
+	if translated, err := p.object(body); err == nil {
 		return translated, nil
 	}
 	return body, nil
