@@ -12,7 +12,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -157,6 +160,7 @@ func TestOverlays(t *testing.T) {
 				"BindingsHaveARoleAndAnAccount":         bindingsHaveARoleAndAnAccount,
 				"APIServicesNameTheServiceOfTheServers": aPIServicesNameTheServiceOfTheServers,
 				"ProgramsAcceptTheirFlags":              programsAcceptTheirFlags,
+				"AFailureLeavesAnAPIServer":             aFailureLeavesAnAPIServer,
 			} {
 				t.Run(rule, func(t *testing.T) { holds(t, m) })
 			}
@@ -272,4 +276,70 @@ func imagesHaveATag(t *testing.T, m *manifests) {
 			}
 		}
 	}
+}
+
+// aFailureLeavesAnAPIServer: a node that fails, one that is drained, or a server that hangs
+// leaves another server.
+func aFailureLeavesAnAPIServer(t *testing.T, m *manifests) {
+	found := 0
+	for _, d := range objects[*appsv1.Deployment](m) {
+		if d.Name != "svc-apiserver" {
+			continue
+		}
+		found++
+		if d.Spec.Replicas == nil || *d.Spec.Replicas != 2 {
+			t.Errorf("%s: replicas %v, want 2", d.Name, d.Spec.Replicas)
+		}
+		pods := labels.Set(d.Spec.Template.Labels)
+		if !slices.ContainsFunc(spreadOverNodes(d.Spec.Template.Spec), func(s *metav1.LabelSelector) bool { return selects(t, s, pods) }) {
+			t.Errorf("%s: nothing spreads its pods over nodes", d.Name)
+		}
+		for _, c := range d.Spec.Template.Spec.Containers {
+			for path, probe := range map[string]*corev1.Probe{"/livez": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
+				if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != path || probe.HTTPGet.Scheme != corev1.URISchemeHTTPS {
+					t.Errorf("%s: %s is not probed at %s: %+v", d.Name, c.Name, path, probe)
+				}
+			}
+		}
+		budgets := slices.DeleteFunc(objects[*policyv1.PodDisruptionBudget](m), func(b *policyv1.PodDisruptionBudget) bool {
+			return b.Namespace != d.Namespace || !selects(t, b.Spec.Selector, pods)
+		})
+		if len(budgets) != 1 || budgets[0].Spec.MinAvailable == nil || budgets[0].Spec.MinAvailable.IntValue() != 1 {
+			t.Errorf("%s: budgets %+v, want one of at least one pod", d.Name, budgets)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d Deployments of API servers", found)
+	}
+}
+
+// spreadOverNodes returns the selectors of the pods from which those of a template stay apart.
+func spreadOverNodes(pod corev1.PodSpec) (selectors []*metav1.LabelSelector) {
+	for _, c := range pod.TopologySpreadConstraints {
+		if c.TopologyKey == corev1.LabelHostname {
+			selectors = append(selectors, c.LabelSelector)
+		}
+	}
+	if pod.Affinity == nil || pod.Affinity.PodAntiAffinity == nil {
+		return selectors
+	}
+	terms := slices.Clone(pod.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	for _, preferred := range pod.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		terms = append(terms, preferred.PodAffinityTerm)
+	}
+	for _, term := range terms {
+		if term.TopologyKey == corev1.LabelHostname {
+			selectors = append(selectors, term.LabelSelector)
+		}
+	}
+	return selectors
+}
+
+func selects(t *testing.T, s *metav1.LabelSelector, set labels.Set) bool {
+	t.Helper()
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selector.Matches(set)
 }
