@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"svc.dev/svc/internal/fleetaddress"
 )
 
 func flags(o *Options) *pflag.FlagSet {
@@ -67,5 +69,40 @@ func TestTwoSetsOfOptionsShareNothing(t *testing.T) {
 	}
 	if got := flags(second).Lookup("concurrent-namespace-syncs").Value.String(); got != "10" {
 		t.Errorf("the other's flag is %s", got)
+	}
+}
+
+func TestWhatTheHostDoesForAFleetIsLeftToItWithoutAFlag(t *testing.T) {
+	const host = "https://10.0.0.1:6443"
+	ofHost := []string{"namespace", "garbagecollector", "serviceaccount", "serviceaccount-token", "root-ca-cert-publisher",
+		"clusterroleaggregation", "csrapproving", "csrsigning", "csrcleaner"}
+	picked := func(server string, args ...string) []string {
+		t.Helper()
+		o := NewOptions()
+		if err := flags(o).Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		all, err := o.Picked(server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names(all)
+	}
+	standalone, fleet := picked(host), picked(host+fleetaddress.Path("fleet.svc.dev", "default"))
+	for _, name := range ofHost {
+		if !slices.Contains(standalone, name) {
+			t.Errorf("%s does not run for a cluster of its own, where %v do", name, standalone)
+		}
+		if slices.Contains(fleet, name) {
+			t.Errorf("%s runs in a fleet behind a host", name)
+		}
+	}
+	for _, name := range []string{"deployment", "replicaset", "statefulset", "daemonset", "job", "cronjob", "scheduler", "nodelifecycle", "endpointslice", "resourcequota", "podgc"} {
+		if !slices.Contains(fleet, name) {
+			t.Errorf("%s does not run in a fleet, where %v do", name, fleet)
+		}
+	}
+	if named := picked(host+fleetaddress.Path("fleet.svc.dev", "default"), "--controllers=*,namespace"); !slices.Contains(named, "namespace") {
+		t.Errorf("namespace was named, and %v run", named)
 	}
 }
