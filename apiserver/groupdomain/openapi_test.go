@@ -44,6 +44,16 @@ func TestDocumentsOfOpenAPISayTheDomainsNames(t *testing.T) {
 			"/openapi/v3/api/v1",
 			`{"openapi":"3.0.0","paths":{"/apis/core.svc.dev/v1/pods":{}},"components":{"schemas":{"Pod":{"` + kinds + `":[{"group":"core.svc.dev","version":"v1","kind":"Pod"}]}}}}`,
 		},
+		"the discovery of a group in v3": {
+			"/openapi/v3/apis/storage.svc.dev",
+			`{"openapi":"3.0.0","paths":{"/apis/storage.k8s.io/":{}}}`,
+			"/openapi/v3/apis/storage.k8s.io",
+			`{"openapi":"3.0.0","paths":{"/apis/storage.svc.dev/":{}}}`,
+		},
+		"the discovery of the core group in v3": {
+			"/openapi/v3/apis/core.svc.dev", `{"openapi":"3.0.0","paths":{"/api/":{}}}`,
+			"/openapi/v3/api", `{"openapi":"3.0.0","paths":{"/apis/core.svc.dev/":{}}}`,
+		},
 		"another group of v3": {
 			"/openapi/v3/apis/storage.svc.dev/v1",
 			`{"openapi":"3.0.0","paths":{"/apis/storage.k8s.io/v1/storageclasses":{}}}`,
@@ -62,7 +72,7 @@ func TestDocumentsOfOpenAPISayTheDomainsNames(t *testing.T) {
 }
 
 func TestDocumentsOfOpenAPIOfTheHostsGroupsAreNotServed(t *testing.T) {
-	for _, path := range []string{"/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1"} {
+	for _, path := range []string{"/openapi/v3/api", "/openapi/v3/api/v1", "/openapi/v3/apis/apps", "/openapi/v3/apis/apps/v1"} {
 		w, got, _, _ := serve(t, httptest.NewRequest(http.MethodGet, path, nil), http.StatusOK, "{}")
 		if w.Code != http.StatusNotFound || got != nil {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)

@@ -20,7 +20,7 @@ const (
 	resourceList                  // the resources of a group version
 	openAPIV2                     // OpenAPI of all groups
 	openAPIV3List                 // the documents of OpenAPI v3
-	openAPIV3                     // OpenAPI of a group version
+	openAPIV3                     // OpenAPI of a group version, or of a group's discovery
 	fleet                         // the API of the fleet under its stored names
 	unknown                       // what is not served
 )
@@ -143,8 +143,11 @@ func (n *Names) openAPIRoute(path string, segments []string) route {
 		return route{document: openAPIV2, path: path}
 	case len(segments) == 2 && segments[1] == "v3":
 		return route{document: openAPIV3List, path: path}
-	case len(segments) == 5 && segments[1] == "v3" && segments[2] == "apis" && n.Owns(segments[3]):
-		gv := schema.GroupVersion{Group: n.Stored(segments[3]), Version: segments[4]}
+	case len(segments) >= 4 && len(segments) <= 5 && segments[1] == "v3" && segments[2] == "apis" && n.Owns(segments[3]):
+		gv := schema.GroupVersion{Group: n.Stored(segments[3])}
+		if len(segments) == 5 {
+			gv.Version = segments[4]
+		}
 		return route{document: openAPIV3, gv: gv, path: "/openapi/v3/" + n.storedRoot(gv)}
 	case len(segments) >= 3 && (segments[2] == "api" || segments[2] == "apis"):
 		return route{document: unknown, reason: fmt.Sprintf("the groups of this server end with .%s", n.domain)}
@@ -152,12 +155,17 @@ func (n *Names) openAPIRoute(path string, segments []string) route {
 	return route{path: path}
 }
 
-// storedRoot returns the stored path of a group version, without a slash before it.
+// storedRoot returns the stored path of a group version, or of a group, without a slash
+// before it.
 func (n *Names) storedRoot(gv schema.GroupVersion) string {
+	root := "apis/" + gv.Group
 	if gv.Group == "" {
-		return "api/" + gv.Version
+		root = "api"
 	}
-	return "apis/" + gv.String()
+	if gv.Version == "" {
+		return root
+	}
+	return root + "/" + gv.Version
 }
 
 // IsNamespace reports whether the segments of a path after the version of the core group
