@@ -129,39 +129,71 @@ var _ = Describe("a fleet that does not reach its host", func() {
 })
 
 var _ = Describe("the host's authorities", func() {
-	It("are read again when the host has others", func(ctx SpecContext) {
-		otherDir := GinkgoT().TempDir()
-		other, err := launch.NewAuthority(otherDir)
+	const name = "extension-apiserver-authentication"
+	// published returns an entry of the configuration of authentication that the host publishes.
+	published := func(ctx context.Context, key string) string {
+		GinkgoHelper()
+		found, err := hostClient.CoreV1().ConfigMaps("kube-system").Get(ctx, name, metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		connection := filepath.Join(otherDir, "zoe")
-		Expect(other.Connection(connection, backendURL, "zoe")).To(Succeed())
-		config, err := clientcmd.BuildConfigFromFlags("", connection)
-		Expect(err).NotTo(HaveOccurred())
-		config.CAFile, config.CAData = host.authority.File, nil
-		answer := func() string {
-			return send(ctx, config, launch.Request{Method: "GET", Path: "/apis/core.svc.dev/v1/nodes"}).Body
-		}
-		Expect(answer()).NotTo(ContainSubstring("zoe"))
-
-		const name, key = "extension-apiserver-authentication", "client-ca-file"
-		published := func() string {
-			found, err := hostClient.CoreV1().ConfigMaps("kube-system").Get(ctx, name, metav1.GetOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			return found.Data[key]
-		}
-		publish := func(content string) {
+		return found.Data[key]
+	}
+	// publish adds an authority to an entry until the end of the spec.
+	publish := func(ctx context.Context, key string, authority *launch.Authority) {
+		GinkgoHelper()
+		write := func(content string) {
 			patch, err := json.Marshal(object{"data": object{key: content}})
 			Expect(err).NotTo(HaveOccurred())
 			kubectl(onHost, "patch", "configmap", name, "-n", "kube-system", "--type=merge", "-p", string(patch))
 		}
-		before := published()
-		added, err := os.ReadFile(other.File)
+		before := published(ctx, key)
+		added, err := os.ReadFile(authority.File)
 		Expect(err).NotTo(HaveOccurred())
 		block, _ := pem.Decode(added)
 		Expect(block).NotTo(BeNil())
-		publish(before + string(pem.EncodeToMemory(block)))
-		DeferCleanup(func() { publish(before) })
+		write(before + string(pem.EncodeToMemory(block)))
+		DeferCleanup(func() { write(before) })
+	}
+	// connect returns a connection to the fleet's server with a certificate by another authority.
+	connect := func(user string) (*launch.Authority, *rest.Config) {
+		GinkgoHelper()
+		otherDir := GinkgoT().TempDir()
+		other, err := launch.NewAuthority(otherDir)
+		Expect(err).NotTo(HaveOccurred())
+		connection := filepath.Join(otherDir, "connection")
+		Expect(other.Connection(connection, backendURL, user)).To(Succeed())
+		config, err := clientcmd.BuildConfigFromFlags("", connection)
+		Expect(err).NotTo(HaveOccurred())
+		config.CAFile, config.CAData = host.authority.File, nil
+		return other, config
+	}
+
+	It("are read again when the host has others for clients", func(ctx SpecContext) {
+		other, config := connect("zoe")
+		answer := func() string {
+			return send(ctx, config, launch.Request{Method: "GET", Path: "/apis/core.svc.dev/v1/nodes"}).Body
+		}
+		Expect(answer()).NotTo(ContainSubstring("zoe"))
+		publish(ctx, "client-ca-file", other)
 		Eventually(answer).Should(ContainSubstring(`User \"zoe\" cannot list resource \"nodes\"`))
+	})
+
+	It("are read again when the host has others for its proxies", func(ctx SpecContext) {
+		var allowed []string
+		Expect(json.Unmarshal([]byte(published(ctx, "requestheader-allowed-names")), &allowed)).To(Succeed())
+		proxy := "front-proxy"
+		if len(allowed) > 0 { // without a name, every one is allowed
+			proxy = allowed[0]
+		}
+		other, config := connect(proxy)
+		answer := func() string {
+			return send(ctx, config, launch.Request{Method: "GET", Path: "/apis/core.svc.dev/v1/nodes", Header: map[string]string{"X-Remote-User": "yara"}}).Body
+		}
+		Expect(answer()).NotTo(ContainSubstring("yara"))
+		publish(ctx, "requestheader-client-ca-file", other)
+		Eventually(answer).Should(ContainSubstring(`User \"yara\" cannot list resource \"nodes\"`))
+
+		By("the host's own proxy, which is accepted as before")
+		kubectl(onHost, "get", "nodes.core.svc.dev")
 	})
 })
 
