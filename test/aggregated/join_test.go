@@ -2,16 +2,22 @@ package aggregated
 
 import (
 	"context"
+	"encoding/base64"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/internal/jointoken"
@@ -25,9 +31,7 @@ import (
 var _ = Describe("a machine that joins by a token of the host", func() {
 	It("verifies the host, gets a certificate once an administrator approves, and is no node of the host", func(ctx SpecContext) {
 		const node, user = "rack-7", domain + ":node:rack-7"
-		roles := manifestsOf(render(ctx), func(obj object) bool { return strings.HasPrefix(nameOf(obj), "svc-machine") })
-		apply(onHost, roles, "create")
-		DeferCleanup(func() { apply(onHost, roles, "delete") })
+		grantMachines(ctx)
 
 		By("the command that an administrator of the host prints")
 		binary, err := launch.Binary()
@@ -84,6 +88,83 @@ var _ = Describe("a machine that joins by a token of the host", func() {
 		}
 	})
 })
+
+// What docs/aggregated.md names for hosts that have no bootstrap tokens.
+var _ = Describe("a machine that joins by a service account of the host", func() {
+	It("is a node of the fleet by the account's token, once the account has the role", func(ctx SpecContext) {
+		const account, node = "machine-1", "rack-10"
+		grantMachines(ctx)
+		kubectl(onHost, "create", "serviceaccount", account, "-n", "svc-system")
+		DeferCleanup(func() { kubectl(onHost, "delete", "serviceaccount", account, "-n", "svc-system") })
+		machine := clientOf(fleetKubeconfig(ctx, accountToken(account)))
+		register := func() error {
+			_, err := machine.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+			return err
+		}
+		Expect(apierrors.IsForbidden(register())).To(BeTrue(), "an account without the role")
+
+		kubectl(onHost, "create", "clusterrolebinding", account, "--clusterrole=svc-machine", "--serviceaccount=svc-system:"+account)
+		DeferCleanup(func() { kubectl(onHost, "delete", "clusterrolebinding", account) })
+		Eventually(register).Should(Succeed())
+		DeferCleanup(func() { kubectl(onFleet, "delete", "node", node) })
+		Expect(kubectl(onHost, "get", "nodes.core.svc.dev", node, "-o", "name")).To(Equal("node.core.svc.dev/" + node + "\n"))
+		Expect(fails(onHost, "", "get", "nodes", node)).To(ContainSubstring(`nodes "`+node+`" not found`), "the host's own")
+
+		By("what its agent does from then on")
+		_, err := machine.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { kubectl(onFleet, "delete", "lease", node, "-n", corev1.NamespaceNodeLease) })
+		_, err = machine.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(`{"status":{"nodeInfo":{"machineID":"m"}}}`), metav1.PatchOptions{}, "status")
+		Expect(err).NotTo(HaveOccurred())
+		_, err = machine.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+		Expect(err).NotTo(HaveOccurred())
+	})
+})
+
+// accountToken returns a token of a service account: by a Secret, as the documentation says, or
+// of a host whose controller of such Secrets does not run, by a request.
+func accountToken(account string) string {
+	GinkgoHelper()
+	if os.Getenv("HOST") == "kube-apiserver" {
+		return strings.TrimSpace(kubectl(onHost, "create", "token", account, "-n", "svc-system"))
+	}
+	apply(onHost, `{"apiVersion":"v1","kind":"Secret","type":"kubernetes.io/service-account-token","metadata":{"name":"`+account+`","namespace":"svc-system",
+		"annotations":{"kubernetes.io/service-account.name":"`+account+`"}}}`, "apply")
+	var token []byte
+	Eventually(func() []byte {
+		var err error
+		token, err = base64.StdEncoding.DecodeString(kubectl(onHost, "get", "secret", account, "-n", "svc-system", "-o", "jsonpath={.data.token}"))
+		Expect(err).NotTo(HaveOccurred())
+		return token
+	}).ShouldNot(BeEmpty())
+	return string(token)
+}
+
+// fleetKubeconfig returns what 'svc kubeconfig' makes of a kubeconfig of the host with a token.
+func fleetKubeconfig(ctx context.Context, token string) string {
+	GinkgoHelper()
+	ofHost := clientcmdapi.NewConfig()
+	ofHost.Clusters["host"] = &clientcmdapi.Cluster{Server: host.config.Host, CertificateAuthority: host.authority.File}
+	ofHost.AuthInfos["machine"] = &clientcmdapi.AuthInfo{Token: token}
+	ofHost.Contexts["machine"] = &clientcmdapi.Context{Cluster: "host", AuthInfo: "machine"}
+	ofHost.CurrentContext = "machine"
+	file := filepath.Join(GinkgoT().TempDir(), "machine.kubeconfig")
+	Expect(clientcmd.WriteToFile(*ofHost, file)).To(Succeed())
+	binary, err := launch.Binary()
+	Expect(err).NotTo(HaveOccurred())
+	ofFleet, err := exec.CommandContext(ctx, binary, "kubeconfig", "--group-domain="+domain, "--svcconfig="+file).Output()
+	Expect(err).NotTo(HaveOccurred())
+	return writeFile("machine.kubeconfig", string(ofFleet))
+}
+
+// grantMachines creates the roles and bindings of machines in the manifests, until the end of
+// the spec.
+func grantMachines(ctx context.Context) {
+	GinkgoHelper()
+	roles := manifestsOf(render(ctx), func(obj object) bool { return strings.HasPrefix(nameOf(obj), "svc-machine") })
+	apply(onHost, roles, "create")
+	DeferCleanup(func() { apply(onHost, roles, "delete") })
+}
 
 // startBootstrap starts what requests a certificate, and returns how it ends.
 func startBootstrap(b certificates.Bootstrap) <-chan error {
