@@ -253,7 +253,8 @@ func createAPIServices(port string, versions ...schema.GroupVersion) (names []st
 // startManager starts a fleet's controllers, with a connection to its own address.
 func startManager(ctx context.Context, kubeconfig string) {
 	GinkgoHelper()
-	runManager(manifestArgs(ctx, "svc-controller-manager", outsideOfManagersPods(kubeconfig)))
+	args := manifestArgs(ctx, "svc-controller-manager", outsideOfManagersPods(kubeconfig))
+	runManager(append(args, "--node-monitor-grace-period=5s"))
 }
 
 // outsideOfManagersPods returns the flags of the manifests' controllers that have other
