@@ -96,9 +96,14 @@ func (a *access) EvaluateConditions(ctx context.Context, decision authorizer.Con
 	return a.host.EvaluateConditions(ctx, decision, data)
 }
 
+// errRules is what a SelfSubjectRulesReview is answered with. Only the caller can ask the
+// host for its own rules: the server could not without a right to impersonate every user.
+var errRules = errors.New("the host decides what users may do in a fleet: run 'kubectl auth can-i --list' with a kubeconfig of the host, " +
+	"which lists rights in the names of the domain, or ask about one with 'kubectl auth can-i VERB RESOURCE'")
+
 // RulesFor implements authorizer.RuleResolver.
 func (a *access) RulesFor(context.Context, user.Info, string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	return nil, nil, true, errors.New("the host decides what users may do, ask it for their rules")
+	return nil, nil, true, errRules
 }
 
 // named are the attributes of a request for a resource in the names of the domain.

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -206,18 +207,39 @@ var _ = Describe("the host's users", func() {
 		Expect(body).To(ContainSubstring("system:serviceaccount:" + n + ":robot"))
 	})
 
-	It("cannot be forged by headers from a client that is not the host's proxy", func(ctx SpecContext) {
+	DescribeTable("cannot be forged by headers from a client that is not the host's proxy", func(ctx SpecContext, anonymous bool, user string) {
 		_, config := userOf("mallory", "")
-		client, err := rest.HTTPClientFor(config)
+		direct := rest.CopyConfig(config)
+		direct.Host = backendURL
+		answer := send(ctx, direct, launch.Request{Method: "GET", Path: "/apis/core.svc.dev/v1/pods", Anonymous: anonymous, Header: map[string]string{
+			"X-Remote-User": "forged", "X-Remote-Uid": "1", "X-Remote-Group": "system:masters", "X-Remote-Extra-Scopes": "all",
+		}})
+		Expect(answer.Status).To(Equal(http.StatusForbidden))
+		Expect(answer.Body).To(And(ContainSubstring(`User \"`+user+`\" cannot list resource \"pods\"`), Not(ContainSubstring("forged"))))
+	},
+		Entry("without a certificate it is anonymous", true, "system:anonymous"),
+		Entry("with a certificate it is that user", false, "mallory"),
+	)
+
+	It("are told where their rights are listed", func(ctx SpecContext) {
+		review, err := fleetClient.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, backendURL+"/apis/core.svc.dev/v1/pods", nil)
+		Expect(review.Status.Incomplete).To(BeTrue())
+		Expect(review.Status.EvaluationError).To(ContainSubstring("run 'kubectl auth can-i --list' with a kubeconfig of the host"))
+		_, stderr, err := onFleet.Run(ctx, "", "auth", "can-i", "--list", "-n", "default")
 		Expect(err).NotTo(HaveOccurred())
-		req.Header.Set("X-Remote-User", "admin")
-		req.Header.Set("X-Remote-Group", "system:masters")
-		resp, err := client.Do(req)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(resp.Body.Close()).To(Succeed())
-		Expect(resp.StatusCode).To(Equal(http.StatusForbidden))
+		Expect(stderr).To(And(ContainSubstring("the list may be incomplete"), ContainSubstring("run 'kubectl auth can-i --list' with a kubeconfig of the host")))
+
+		By("the list at the host, which has the names of the domain")
+		n := newNamespace()
+		carol, _ := userOf("carol", "")
+		kubectl(onHost, "create", "role", "reader", "-n", n, "--verb=get,list", "--resource=pods.core.svc.dev")
+		kubectl(onHost, "create", "rolebinding", "reader", "-n", n, "--role=reader", "--user=carol")
+		Eventually(out(carol, "", "auth", "can-i", "--list", "-n", n)).Should(MatchRegexp(`(?m)^pods\.core\.svc\.dev +\[\] +\[\] +\[get list\]`))
+
+		By("one right, at the fleet's own address")
+		Expect(kubectl(onFleet, "auth", "can-i", "list", "pods", "-n", n)).To(Equal("yes\n"))
 	})
 })
 

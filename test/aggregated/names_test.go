@@ -3,6 +3,7 @@ package aggregated
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"svc.dev/svc/test/launch"
 )
 
 const deployment = `
@@ -78,6 +81,11 @@ var _ = Describe("names", func() {
 		Expect(event.Object.(*metav1.PartialObjectMetadata).OwnerReferences[0].APIVersion).To(Equal("apps.svc.dev/v1"))
 	})
 
+	It("accepts the samples of the documentation", func() {
+		Expect(kubectl(onHost, "apply", "-k", "../../config/samples", "--dry-run=server")).
+			To(And(ContainSubstring("deployment.apps.svc.dev/web created (server dry run)"), ContainSubstring("service.core.svc.dev/web created (server dry run)")))
+	})
+
 	It("applies and patches in all four formats", func() {
 		n := newNamespace()
 		apply(onHost, deployment, "apply", "--server-side", "-n", n)
@@ -96,6 +104,61 @@ var _ = Describe("names", func() {
 		conflict := fails(onHost, strings.Replace(deployment, "replicas: 2", "replicas: 4", 1), "apply", "--server-side", "--field-manager=other", "-n", n, "-f", "-")
 		Expect(conflict).To(ContainSubstring(`conflict with "kubectl"`))
 		Expect(conflict).To(ContainSubstring(".spec.replicas"))
+	})
+
+	It("says the domain's names in the scale of an object, and changes replicas by it", func(ctx SpecContext) {
+		n := newNamespace()
+		apply(onHost, deployment, "create", "-n", n)
+		path := "/apis/apps.svc.dev/v1/namespaces/" + n + "/deployments/web/scale"
+		scale := parse(kubectl(onHost, "get", "--raw", path))
+		Expect(scale).To(And(HaveKeyWithValue("apiVersion", "autoscaling.svc.dev/v1"), HaveKeyWithValue("kind", "Scale")))
+		Expect(scale["spec"]).To(HaveKeyWithValue("replicas", BeEquivalentTo(2)))
+
+		scale["spec"] = object{"replicas": 5}
+		delete(scale["metadata"].(object), "resourceVersion") // the controller writes the status meanwhile
+		body, err := json.Marshal(scale)
+		Expect(err).NotTo(HaveOccurred())
+		changed := parse(kubectl(onHost, "replace", "--raw", path, "-f", writeFile("scale.json", string(body))))
+		Expect(changed).To(HaveKeyWithValue("apiVersion", "autoscaling.svc.dev/v1"))
+		Expect(kubectl(onHost, "get", "deployments.apps.svc.dev", "web", "-n", n, "-o", "jsonpath={.spec.replicas}")).To(Equal("5"))
+
+		By("the names of the host, which are not those of this server")
+		refused := send(ctx, host.config, launch.Request{Method: "PUT", Path: path, ContentType: "application/json",
+			Body: strings.Replace(string(body), "autoscaling.svc.dev/v1", "autoscaling/v1", 1)})
+		Expect(refused.Status).To(Equal(http.StatusBadRequest), refused.Body)
+		Expect(kubectl(onFleet, "get", "--raw", "/apis/apps/v1/namespaces/"+n+"/deployments/web/scale")).To(ContainSubstring(`"apiVersion":"autoscaling/v1"`))
+	})
+
+	It("says the domain's names in OpenAPI", func(ctx SpecContext) {
+		Eventually(out(onHost, "", "explain", "deployments", "--api-version=apps.svc.dev/v1")).
+			Should(And(ContainSubstring("GROUP:      apps.svc.dev"), ContainSubstring("KIND:       Deployment"), ContainSubstring("VERSION:    v1")))
+		Eventually(out(onHost, "", "explain", "pods.spec.nodeName", "--api-version=core.svc.dev/v1")).Should(ContainSubstring("FIELD: nodeName"))
+
+		direct := rest.CopyConfig(host.config)
+		direct.Host = backendURL
+		document := func(g Gomega, path string) object {
+			answer := send(ctx, direct, launch.Request{Method: "GET", Path: path, Accept: "application/json"})
+			g.Expect(answer.Status).To(Equal(http.StatusOK), "%s: %s", path, answer.Body)
+			return parse(answer.Body)
+		}
+		By("the document of all groups")
+		v2 := document(Default, "/openapi/v2")
+		Expect(v2["paths"]).To(And(HaveKey("/apis/core.svc.dev/v1/namespaces/{namespace}/pods"), HaveKey("/apis/apps.svc.dev/v1/namespaces/{namespace}/deployments/{name}/scale")))
+		checkNames(v2)
+
+		By("the documents of the groups")
+		Eventually(func(g Gomega) { // the definitions of other specs end meanwhile
+			index := document(g, "/openapi/v3")["paths"].(object)
+			g.Expect(index).To(And(HaveKey("apis/core.svc.dev/v1"), HaveKey("apis/apps.svc.dev/v1"), HaveKey("apis/storage.svc.dev/v1"), Not(HaveKey("api/v1")), Not(HaveKey("apis/apps/v1"))))
+			for path, at := range index {
+				if strings.HasPrefix(path, "api") {
+					g.Expect(path).To(MatchRegexp(`^apis/[^/]+\.svc\.dev(/|$)`))
+				}
+				v3 := document(g, at.(object)["serverRelativeURL"].(string))
+				g.Expect(v3["paths"]).NotTo(BeEmpty(), path)
+				checkNames(v3)
+			}
+		}).Should(Succeed())
 	})
 
 	It("names the domain's group in errors", func() {
@@ -164,6 +227,47 @@ spec:
 			ContainSubstring(`"requestObject":{"kind":"ConfigMap","apiVersion":"core.svc.dev/v1"`)))
 	})
 })
+
+// checkNames checks that all paths and kinds of a document of OpenAPI have the domain's names.
+func checkNames(document object) {
+	GinkgoHelper()
+	for path := range document["paths"].(object) {
+		if strings.HasPrefix(path, "/api") {
+			Expect(path).To(Or(Equal("/apis/"), MatchRegexp(`^/apis/[^/]+\.svc\.dev/`)))
+		}
+	}
+	var kinds int
+	var visit func(value any)
+	visit = func(value any) {
+		switch value := value.(type) {
+		case []any:
+			for _, element := range value {
+				visit(element)
+			}
+		case object:
+			for name, member := range value {
+				visit(member)
+				if name != "x-kubernetes-group-version-kind" {
+					continue
+				}
+				all, isList := member.([]any)
+				if !isList {
+					all = []any{member}
+				}
+				for _, kind := range all {
+					kinds++
+					// These have the version v1 of no group in every answer.
+					ofNone := Or(HaveKeyWithValue("kind", "DeleteOptions"), HaveKeyWithValue("kind", "Status"), HaveKeyWithValue("kind", HavePrefix("API")))
+					Expect(kind).To(Or(HaveKeyWithValue("group", HaveSuffix(".svc.dev")), And(HaveKeyWithValue("group", ""), ofNone)))
+				}
+			}
+		}
+	}
+	visit(document)
+	if _, described := document["paths"].(object)["/version/"]; !described {
+		Expect(kinds).To(BeNumerically(">", 0))
+	}
+}
 
 // firstLine returns the first line that the host answers with.
 func firstLine(ctx context.Context, path string) string {
