@@ -89,7 +89,7 @@ var _ = Describe("a machine that joins by a token of the host", func() {
 	})
 })
 
-// What docs/aggregated.md names for hosts that have no bootstrap tokens.
+// What docs/fleet-machines.md says for hosts that have no bootstrap tokens.
 var _ = Describe("a machine that joins by a service account of the host", func() {
 	It("is a node of the fleet by the account's token, once the account has the role", func(ctx SpecContext) {
 		const account, node = "machine-1", "rack-10"
