@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -170,6 +172,20 @@ func (c *chain) setIdentity(config *genericapiserver.RecommendedConfig) error {
 // what nodes may do.
 var hostPlugins = []string{serviceaccount.PluginName}
 
+// policiesOff returns the plugins of admission policies whose feature gates are off: objects
+// of their kinds may be stored, and have no effect. Policies are stable, and have no gate that
+// can be off, since 1.30; mutating ones since 1.36.
+func (c *chain) policiesOff() []string {
+	var off []string
+	if c.options.Release.Before(release.Release{Major: 1, Minor: 30}) && !c.stores.gate(string(gates.ValidatingAdmissionPolicy)) {
+		off = append(off, validating.PluginName)
+	}
+	if !c.stores.gate(string(gates.MutatingAdmissionPolicy)) {
+		off = append(off, mutating.PluginName)
+	}
+	return off
+}
+
 // addAdmission adds the admission plugins to the configuration.
 func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 	dynamicClient, err := dynamic.NewForConfig(c.clients.loopback)
@@ -184,6 +200,9 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 		}
 		admission.DisablePlugins = append(slices.Clone(admission.DisablePlugins), hostPlugins...)
 	}
+	off := c.policiesOff()
+	admission.DisablePlugins = append(slices.Clone(admission.DisablePlugins), off...)
+	admission.EnablePlugins = slices.DeleteFunc(slices.Clone(admission.EnablePlugins), func(name string) bool { return slices.Contains(off, name) })
 	webhooks := webhookinit.NewPluginInitializer(webhookAuth, c.clients.services)
 	if err := admission.ApplyTo(&config.Config, c.clients.informers, c.clients.typed, dynamicClient,
 		utilfeature.DefaultFeatureGate, release.Internal(), webhooks); err != nil {

@@ -21,6 +21,7 @@ import (
 	"svc.dev/svc/apiserver/filters/mediatype"
 	"svc.dev/svc/apiserver/filters/objectwatch"
 	"svc.dev/svc/apiserver/filters/warnings"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/nodeproxy"
 	"svc.dev/svc/internal/footprint"
 )
@@ -45,7 +46,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	handler = nodeproxy.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer, c.stores.kinds)
 	handler = genericapifilters.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer)
 	handler = withFlowControl(handler, config)
-	if config.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
+	if c.stores.gate(string(gates.ConstrainedImpersonation)) {
 		handler = impersonation.WithConstrainedImpersonation(handler, config.Authorization.Authorizer, config.Serializer)
 	} else {
 		handler = impersonation.WithImpersonation(handler, config.Authorization.Authorizer, config.Serializer)

@@ -17,10 +17,14 @@ import (
 	"strings"
 	"testing"
 
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/util/keyutil"
+	"k8s.io/component-base/featuregate"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/release"
 )
 
 // stage is a server in the modes Node and RBAC. mallory may do what the tests grant, n1 is
@@ -129,6 +133,45 @@ func TestImpersonationTakesARightToEachPartOfTheUser(t *testing.T) {
 		if code, body := s.request(test.token, http.MethodPost, review, `{}`, test.header); code != test.want || code == http.StatusCreated && strings.Contains(body, "mallory") {
 			t.Errorf("%s: %d %s, want %d", test.rule, code, body, test.want)
 		}
+	}
+}
+
+func TestConstrainedImpersonationHasTheGateOfTheRelease(t *testing.T) {
+	const rights = known + `{"apiGroups": ["authentication.k8s.io"], "resources": ["users"], "verbs": ["impersonate:user-info"], "resourceNames": ["bob"]},
+		{"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["impersonate-on:user-info:create"]}`
+	for _, test := range []struct {
+		minor int
+		want  int
+	}{{28, http.StatusForbidden}, {35, http.StatusForbidden}, {36, http.StatusCreated}} {
+		s := newStage(t, rights, func(o *options.Options) { o.Release = release.Release{Major: 1, Minor: test.minor} })
+		const review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+		if code, body := s.request("mallory", http.MethodPost, review, `{}`, map[string]string{"Impersonate-User": "bob"}); code != test.want {
+			t.Errorf("release 1.%d: %d %s, want %d", test.minor, code, body, test.want)
+		}
+	}
+}
+
+func TestBetaPoliciesActOnlyWithTheirGate(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		s := newStage(t, "", func(o *options.Options) {
+			o.Release = release.Release{Major: 1, Minor: 28}
+			o.RuntimeConfig = map[string]string{"admissionregistration.k8s.io/v1beta1": "true"}
+			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, featuregate.Feature("ValidatingAdmissionPolicy"), on)
+		})
+		const path = "/apis/admissionregistration.k8s.io/v1beta1/"
+		s.must(http.MethodPost, path+"validatingadmissionpolicies", `{"metadata": {"name": "none"}, "spec": {"failurePolicy": "Fail", "validations": [{"expression": "false"}],
+			"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}}}`)
+		s.must(http.MethodPost, path+"validatingadmissionpolicybindings", `{"metadata": {"name": "none"}, "spec": {"policyName": "none", "validationActions": ["Deny"]}}`)
+		create := func() (int, string) {
+			return s.request("admin", http.MethodPost, "/api/v1/namespaces/default/configmaps", `{"metadata": {"generateName": "a-"}}`, nil)
+		}
+		if !on {
+			if code, body := create(); code != http.StatusCreated {
+				t.Errorf("without the gate: %d %s", code, body)
+			}
+			continue
+		}
+		await(t, create, http.StatusUnprocessableEntity)
 	}
 }
 

@@ -2,9 +2,11 @@ package authorization
 
 import (
 	"context"
+	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	authorizationv1beta1 "k8s.io/api/authorization/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -83,12 +85,12 @@ var selfSubjectRulesReviews = resource.Virtual[*authorizationv1.SelfSubjectRules
 			Incomplete:       incomplete,
 		}
 		for _, r := range resources {
-			status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{
+			status.ResourceRules = appendNew(status.ResourceRules, authorizationv1.ResourceRule{
 				Verbs: r.GetVerbs(), APIGroups: r.GetAPIGroups(), Resources: r.GetResources(), ResourceNames: r.GetResourceNames(),
 			})
 		}
 		for _, p := range paths {
-			status.NonResourceRules = append(status.NonResourceRules, authorizationv1.NonResourceRule{
+			status.NonResourceRules = appendNew(status.NonResourceRules, authorizationv1.NonResourceRule{
 				Verbs: p.GetVerbs(), NonResourceURLs: p.GetNonResourceURLs(),
 			})
 		}
@@ -97,6 +99,15 @@ var selfSubjectRulesReviews = resource.Virtual[*authorizationv1.SelfSubjectRules
 		}
 		return &authorizationv1.SelfSubjectRulesReview{Status: status}, nil
 	},
+}
+
+// appendNew appends a rule, unless an equal one is there: several bindings, and the
+// authorizers of a chain, may grant the same.
+func appendNew[R any](rules []R, rule R) []R {
+	if slices.ContainsFunc(rules, func(other R) bool { return equality.Semantic.DeepEqual(other, rule) }) {
+		return rules
+	}
+	return append(rules, rule)
 }
 
 // statusOf returns the authorizer's decision as the status of a review. A failed

@@ -21,8 +21,10 @@ import (
 // Acts reports whether the API server or one of its libraries acts on a gate. Of the
 // release's other gates, the features are always on or belong to other programs.
 func Acts(name string) bool {
-	return slices.Contains(Own(), featuregate.Feature(name)) || fields.ActsOn(name) || release.ActsOn(name) || slices.Contains(ofLibraries, name)
+	return slices.Contains(Own(), featuregate.Feature(name)) || fields.ActsOn(name) || release.ActsOn(name) || slices.Contains(ofLibraries, name) || slices.Contains(ofChain, featuregate.Feature(name))
 }
+
+var ofChain = []featuregate.Feature{ConstrainedImpersonation, ValidatingAdmissionPolicy, MutatingAdmissionPolicy}
 
 // ofLibraries are the gates on which the libraries act.
 var ofLibraries = []string{

@@ -38,6 +38,14 @@ const (
 // APIPriorityAndFairness is the gate of --enable-priority-and-fairness.
 const APIPriorityAndFairness featuregate.Feature = "APIPriorityAndFairness"
 
+// The gates of a release that decide what the chain of filters and plugins has, whatever
+// the libraries have by default.
+const (
+	ConstrainedImpersonation  featuregate.Feature = "ConstrainedImpersonation"
+	ValidatingAdmissionPolicy featuregate.Feature = "ValidatingAdmissionPolicy"
+	MutatingAdmissionPolicy   featuregate.Feature = "MutatingAdmissionPolicy"
+)
+
 // Own returns svc's own gates.
 func Own() []featuregate.Feature {
 	return []featuregate.Feature{SvcBatchedWrites, SvcSharedWatches, SvcCachedRoutes, SvcFastJSON, SvcCachedLists, SvcBoundedHistory}
