@@ -125,7 +125,8 @@ func (g *Group) Stop() error {
 func (g *Group) stop() error {
 	var errs []error
 	for i := len(g.started) - 1; i >= 0; i-- {
-		err := g.started[i].Stop()
+		c := g.started[i]
+		err := progress.While(g.Progress, g.Clock, fmt.Sprintf("%s: still stopping: %s", g.Program, c.Name()), c.Stop)
 		if errors.Is(err, ErrStillStarting) {
 			return errors.Join(errs...)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,18 +128,23 @@ func TestWaitReturnsWithTheFirstFailure(t *testing.T) {
 	}
 }
 
-func TestStopIsBounded(t *testing.T) {
+func TestStopIsBoundedAndSaysWhatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log []string
 		a := newPart("a", &log)
 		end := make(chan struct{})
 		a.stop = func() error { <-end; return nil }
 		g := newGroup(a)
+		var progress lines
+		g.Progress = &progress
 		if _, err := g.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := g.Stop(); err == nil || !strings.Contains(err.Error(), "within 10s") {
 			t.Errorf("got %v", err)
+		}
+		if got := progress.first(); got != "test: still stopping: a (2s)" {
+			t.Errorf("printed %q first", got)
 		}
 		close(end)
 	})
@@ -172,4 +178,26 @@ func TestATaskEndsWithStopOnly(t *testing.T) {
 		t.Errorf("a task that was stopped has failed: %v", err)
 	default:
 	}
+}
+
+// lines are what was written to it, line by line.
+type lines struct {
+	mu      sync.Mutex
+	written []string
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.written = append(l.written, strings.TrimSuffix(string(p), "\n"))
+	return len(p), nil
+}
+
+func (l *lines) first() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.written) == 0 {
+		return ""
+	}
+	return l.written[0]
 }
