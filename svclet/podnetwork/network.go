@@ -95,7 +95,7 @@ func New(o Options) (*Network, error) {
 			if err != nil {
 				return nil, errNoNftables(err)
 			}
-			n.tables = append(n.tables, &table{nft: nft, v6: family == knftables.IPv6Family, bridge: o.Bridge})
+			n.tables = append(n.tables, &table{nft: nft, v6: family == knftables.IPv6Family, bridge: o.Bridge, tunnel: o.Bridge + tunnelSuffix})
 		}
 	}
 	return n, nil

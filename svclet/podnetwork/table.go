@@ -28,6 +28,8 @@ type table struct {
 	nft    knftables.Interface
 	v6     bool
 	bridge string
+	// tunnel is the interface of tunnels.
+	tunnel string
 	// written is what the table has; nil if that is not known.
 	written *ranges
 }
@@ -75,6 +77,9 @@ func (t *table) create(tx *knftables.Transaction) {
 	}
 	tx.Add(&knftables.Chain{Name: natChain, Type: ptr.To(knftables.NATType), Hook: ptr.To(knftables.PostroutingHook), Priority: ptr.To(knftables.SNATPriority)})
 	tx.Add(&knftables.Rule{Chain: natChain, Rule: fmt.Sprintf("%s saddr @%s %s daddr != @%s oifname != %q masquerade fully-random", ip, ownSet, ip, clusterSet, t.bridge)})
+	// A program of this machine, or of its network, that connects to a service has an address
+	// of the machine. The answer to that would not come back through the tunnel.
+	tx.Add(&knftables.Rule{Chain: natChain, Rule: fmt.Sprintf("oifname %q %s saddr != @%s masquerade fully-random", t.tunnel, ip, clusterSet)})
 }
 
 // change adds to a transaction what makes a set have other elements, both sorted.

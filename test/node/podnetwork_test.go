@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -121,9 +123,40 @@ func forward(ctx context.Context, namespace string) {
 
 // listenIn opens a port in a network namespace.
 func listenIn(ctx context.Context, namespace, address string) (listener net.Listener, err error) {
+	err = in(namespace, func() error {
+		listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		return err
+	})
+	return listener, err
+}
+
+// getFrom returns what a URL with an IP address answers to a network namespace.
+func getFrom(ctx context.Context, namespace, url string) (string, error) {
+	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
+		err = in(namespace, func() error {
+			c, err = (&net.Dialer{}).DialContext(ctx, network, address)
+			return err
+		})
+		return c, err
+	}}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	return string(content), err
+}
+
+// in runs a function in a network namespace.
+func in(namespace string, do func() error) error {
 	file, err := os.Open(namespace)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer file.Close()
 	done := make(chan struct{})
@@ -131,11 +164,11 @@ func listenIn(ctx context.Context, namespace, address string) (listener net.List
 		defer close(done)
 		runtime.LockOSThread() // and not unlocked: the thread ends in that namespace
 		if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
-			listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+			err = do()
 		}
 	}()
 	<-done
-	return listener, err
+	return err
 }
 
 var _ = Describe("two machines", func() {
@@ -294,8 +327,15 @@ podLogsDir: `+filepath.Join(m.etc, "logs")+"\n"), 0o600)).To(Succeed())
 		By("with full packets, which must not be fragmented")
 		Expect(s.exec(ctx, "svcvxa-client", "ip link show eth0")).To(ContainSubstring(" mtu 1450 "))
 		Expect(s.exec(ctx, "svcvxa-client", "ping -c 1 -s 1422 -W 5 "+addresses["svcvxb-web"])).To(ContainSubstring(" 0% packet loss"))
+		By("from a machine to a service whose pod is on the other: the answer, too, comes through the tunnel")
+		s.apply(ctx, "apiVersion: v1\nkind: Service\nmetadata: {name: far}\nspec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}")
+		s.run(ctx, "label", "pod", "svcvxb-web", "app=web")
+		service := s.run(ctx, "get", "service", "far", "-o=jsonpath={.spec.clusterIP}")
+		out, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/svcvxa", "sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/all/rp_filter").CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		Eventually(func() (string, error) { return getFrom(ctx, "/run/netns/svcvxa", "http://"+service+"/client") }).Should(MatchRegexp(`^[0-9.]+\n$`))
 		By("after another program has removed the tunnel")
-		out, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/svcvxa", "ip", "link", "del", "svc0-vx").CombinedOutput()
+		out, err = exec.CommandContext(ctx, "nsenter", "--net=/run/netns/svcvxa", "ip", "link", "del", "svc0-vx").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
 		reach()
 		By("while an agent is stopped")

@@ -22,8 +22,8 @@ type endpoint struct {
 	ready   bool
 	// usable is false for one that is neither ready nor serving while it terminates.
 	usable bool
-	// zones are those for which the topology hints reserve it; nil without hints.
-	zones []string
+	// zones and nodes are those for which the topology hints reserve it; nil without hints.
+	zones, nodes []string
 }
 
 // String returns the endpoint in the notation of nft.
@@ -81,6 +81,9 @@ func addressesOf(e discoveryv1.Endpoint, port int32, node string) []endpoint {
 		for _, zone := range e.Hints.ForZones {
 			found.zones = append(found.zones, zone.Name)
 		}
+		for _, node := range e.Hints.ForNodes {
+			found.nodes = append(found.nodes, node.Name)
+		}
 	}
 	return []endpoint{found}
 }
@@ -104,37 +107,35 @@ func eligible(all []endpoint, keep func(endpoint) bool) []endpoint {
 	return terminating
 }
 
-// near returns the ready endpoints for a zone, if the service has topology-aware routing,
-// each ready endpoint has a hint, and one is for the zone. Otherwise it returns all ready
-// ones (KEP-2433). Endpoints that terminate are eligible whatever their hints are.
-func near(all []endpoint, s *corev1.Service, zone string) []endpoint {
-	if zone == "" || !topologyAware(s) {
-		return all
+// near returns the ready endpoints that the hints of the endpoint slices give to a node or
+// else to its zone, and all endpoints if there are none, or one that is ready has no such
+// hint. Who writes hints decides which services have them, by the annotation
+// service.kubernetes.io/topology-mode or spec.trafficDistribution (KEP-2433, KEP-3015). Endpoints that
+// terminate are eligible whatever their hints are.
+func near(all []endpoint, node, zone string) []endpoint {
+	if found := reserved(all, node, func(e endpoint) []string { return e.nodes }); found != nil {
+		return found
 	}
-	var inZone []endpoint
+	if found := reserved(all, zone, func(e endpoint) []string { return e.zones }); found != nil {
+		return found
+	}
+	return all
+}
+
+// reserved returns the ready endpoints that have a hint for what has a name, and nil if there
+// are none, or one that is ready has no hint.
+func reserved(all []endpoint, name string, hints func(endpoint) []string) []endpoint {
+	var found []endpoint
 	for _, e := range all {
 		switch {
 		case !e.ready:
-		case len(e.zones) == 0:
-			return all
-		case slices.Contains(e.zones, zone):
-			inZone = append(inZone, e)
+		case len(hints(e)) == 0:
+			return nil
+		case slices.Contains(hints(e), name):
+			found = append(found, e)
 		}
 	}
-	if len(inZone) == 0 {
-		return all
-	}
-	return inZone
-}
-
-// topologyAware reports whether the annotation of a service requires topology-aware
-// routing. The deprecated annotation has precedence.
-func topologyAware(s *corev1.Service) bool {
-	mode, found := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
-	if !found {
-		mode = s.Annotations[corev1.AnnotationTopologyMode]
-	}
-	return mode == "Auto" || mode == "auto"
+	return found
 }
 
 func anywhere(endpoint) bool { return true }

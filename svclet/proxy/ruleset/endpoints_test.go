@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -26,39 +25,40 @@ func TestConnectionsStayInTheZoneIfAllEndpointsHaveHintsAndOneIsForIt(t *testing
 		e.Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(terminating)}
 		return e
 	}
-	const mode, hints = corev1.AnnotationTopologyMode, corev1.DeprecatedAnnotationTopologyAwareHints
-	auto := map[string]string{mode: "Auto"}
+	onNodes := func(e discoveryv1.Endpoint, nodes ...string) discoveryv1.Endpoint {
+		e.Hints = e.Hints.DeepCopy()
+		for _, node := range nodes {
+			e.Hints.ForNodes = append(e.Hints.ForNodes, discoveryv1.ForNode{Name: node})
+		}
+		return e
+	}
 	all := []discoveryv1.Endpoint{hinted("10.0.0.1", "east"), hinted("10.0.0.2", "west"), hinted("10.0.0.3", "north", "east")}
 	for _, test := range []struct {
-		rule        string
-		annotations map[string]string
-		zone        string
-		endpoints   []discoveryv1.Endpoint
-		want        string
+		rule      string
+		zone      string
+		endpoints []discoveryv1.Endpoint
+		want      string
 	}{
-		{"the endpoints for the zone", auto, "east", all, "1 3"},
-		{"in lower case", map[string]string{mode: "auto"}, "west", all, "2"},
-		{"the deprecated annotation", map[string]string{hints: "auto"}, "west", all, "2"},
-		{"the deprecated annotation has precedence", map[string]string{hints: "Disabled", mode: "Auto"}, "west", all, "1 2 3"},
-		{"without the annotation all", nil, "west", all, "1 2 3"},
-		{"another value means nothing", map[string]string{mode: "PreferZone"}, "west", all, "1 2 3"},
-		{"a node without a zone", auto, "", all, "1 2 3"},
-		{"no endpoint for the zone", auto, "south", all, "1 2 3"},
-		{"an endpoint without a hint", auto, "east", append(all[:2:2], hinted("10.0.0.3")), "1 2 3"},
-		{"unless it is not ready", auto, "east", append(all[:2:2], unready(hinted("10.0.0.3"), false)), "1"},
-		{"an endpoint for the zone that is not ready", auto, "east", []discoveryv1.Endpoint{unready(all[0], false), all[1]}, "2"},
-		{"endpoints that terminate if no other is ready, without regard to hints", auto, "east", []discoveryv1.Endpoint{unready(all[0], true), unready(all[1], true)}, "1 2"},
-		{"none that terminates while one in another zone is ready", auto, "east", []discoveryv1.Endpoint{unready(all[0], true), all[1]}, "2"},
+		{"the endpoints for the zone", "east", all, "1 3"},
+		{"a node without a zone", "", all, "1 2 3"},
+		{"no endpoint for the zone", "south", all, "1 2 3"},
+		{"an endpoint without a hint", "east", append(all[:2:2], hinted("10.0.0.3")), "1 2 3"},
+		{"unless it is not ready", "east", append(all[:2:2], unready(hinted("10.0.0.3"), false)), "1"},
+		{"an endpoint for the zone that is not ready", "east", []discoveryv1.Endpoint{unready(all[0], false), all[1]}, "2"},
+		{"endpoints that terminate if no other is ready, without regard to hints", "east", []discoveryv1.Endpoint{unready(all[0], true), unready(all[1], true)}, "1 2"},
+		{"none that terminates while one in another zone is ready", "east", []discoveryv1.Endpoint{unready(all[0], true), all[1]}, "2"},
+		{"the endpoints for the node, whatever their zones", "east", []discoveryv1.Endpoint{onNodes(all[0], "there"), onNodes(all[1], "here", "there")}, "2"},
+		{"those for the zone if none is for the node", "east", []discoveryv1.Endpoint{onNodes(all[0], "there"), onNodes(all[1], "there")}, "1"},
+		{"those for the zone if one has no hint for nodes", "east", []discoveryv1.Endpoint{all[0], onNodes(all[1], "here")}, "1"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}}
 			slice := &discoveryv1.EndpointSlice{
 				AddressType: discoveryv1.AddressTypeIPv4, Endpoints: test.endpoints,
 				Ports: []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](80)}},
 			}
 			found := endpointsOf(corev1.ServicePort{Protocol: corev1.ProtocolTCP}, []*discoveryv1.EndpointSlice{slice}, corev1.IPv4Protocol, "")
 			got := ""
-			for _, e := range eligible(near(found, service, test.zone), anywhere) {
+			for _, e := range eligible(near(found, "here", test.zone), anywhere) {
 				got += " " + e.address.String()[len("10.0.0."):]
 			}
 			if got != " "+test.want {

@@ -105,7 +105,7 @@ func newBuilder(part *Part, s Service, port corev1.ServicePort, family corev1.IP
 		all = s.Fallback.endpoints(port.Port, family)
 	}
 	return &builder{
-		Part: part, service: s.Service, port: port, family: family, proto: proto, all: all, near: near(all, s.Service, at.Zone),
+		Part: part, service: s.Service, port: port, family: family, proto: proto, all: all, near: near(all, at.Node, at.Zone),
 		id: strings.Join([]string{s.Service.Namespace, s.Service.Name, proto, port.Name}, "/"),
 	}
 }
@@ -216,10 +216,13 @@ func (b *builder) exposed() bool {
 	return b.port.NodePort != 0 || len(b.service.Spec.ExternalIPs) > 0 || len(b.loadBalancerIPs()) > 0
 }
 
+// loadBalancerIPs returns the addresses of load balancers that deliver to the node what is
+// sent to them. Connections to one that is a proxy itself pass through it, also those of
+// pods (KEP-1860).
 func (b *builder) loadBalancerIPs() []string {
 	var ips []string
 	for _, ingress := range b.service.Status.LoadBalancer.Ingress {
-		if ingress.IP != "" {
+		if ingress.IP != "" && ptr.Deref(ingress.IPMode, corev1.LoadBalancerIPModeVIP) == corev1.LoadBalancerIPModeVIP {
 			ips = append(ips, ingress.IP)
 		}
 	}

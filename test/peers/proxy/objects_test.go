@@ -45,7 +45,7 @@ func newObjects(random *rand.Rand, count int) objects {
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](podPort), Protocol: &s.Spec.Ports[0].Protocol}},
 		}
-		hinted := s.Annotations != nil
+		hinted := i > 0 && random.IntN(3) == 0
 		for _, address := range endpoints {
 			if i == 0 || random.IntN(2) == 0 {
 				slice.Endpoints = append(slice.Endpoints, newEndpoint(random, address, i == 0, hinted))
@@ -83,7 +83,7 @@ func newService(random *rand.Rand, i int) corev1.Service {
 		}
 		if one(2) {
 			s.Spec.Type = corev1.ServiceTypeLoadBalancer
-			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("203.0.113.%d", i+1), IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)}}
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("203.0.113.%d", i+1), IPMode: ptr.To([]corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeVIP, corev1.LoadBalancerIPModeVIP, corev1.LoadBalancerIPModeProxy}[random.IntN(3)])}}
 			s.Spec.AllocateLoadBalancerNodePorts = ptr.To(true)
 			if one(2) {
 				s.Spec.LoadBalancerSourceRanges = [][]string{{"192.0.2.0/24"}, {"10.244.0.0/16"}, {"172.16.0.0/12"}}[random.IntN(3)]
@@ -93,9 +93,6 @@ func newService(random *rand.Rand, i int) corev1.Service {
 	if one(5) {
 		s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr.To[int32](600)}}
-	}
-	if one(4) {
-		s.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto"}
 	}
 	return s
 }
@@ -115,6 +112,9 @@ func newEndpoint(random *rand.Rand, address string, ready, hinted bool) discover
 	}
 	if hinted && random.IntN(8) > 0 {
 		e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: []string{zone, "west"}[random.IntN(2)]}}}
+		if random.IntN(4) > 0 {
+			e.Hints.ForNodes = []discoveryv1.ForNode{{Name: []string{nodeName, "there"}[random.IntN(2)]}}
+		}
 	}
 	return e
 }
