@@ -84,25 +84,25 @@ func TestObjectsAreStoredAgain(t *testing.T) {
 	invalid := apierrors.NewBadRequest("refused")
 	for _, test := range []struct {
 		name    string
-		server  server
+		server  *server
 		upTo    string
 		first   bool
 		want    Result
 		patched []string
 		err     string
 	}{
-		{name: "all of several pages", server: server{pages: [][]string{{"1", "2"}, {"3"}}}, want: Result{Objects: 3, Rewritten: 3}, patched: []string{"1", "2", "3"}},
-		{name: "but not those that are in the present form", server: server{pages: [][]string{{"1", "9"}}}, want: Result{Objects: 2, Rewritten: 1}, patched: []string{"1", "9"}},
-		{name: "those up to a version only", server: server{pages: [][]string{{"9", "10", "11"}}}, upTo: "10", want: Result{Objects: 3, Rewritten: 1}, patched: []string{"10", "9"}},
+		{name: "all of several pages", server: &server{pages: [][]string{{"1", "2"}, {"3"}}}, want: Result{Objects: 3, Rewritten: 3}, patched: []string{"1", "2", "3"}},
+		{name: "but not those that are in the present form", server: &server{pages: [][]string{{"1", "9"}}}, want: Result{Objects: 2, Rewritten: 1}, patched: []string{"1", "9"}},
+		{name: "those up to a version only", server: &server{pages: [][]string{{"9", "10", "11"}}}, upTo: "10", want: Result{Objects: 3, Rewritten: 1}, patched: []string{"10", "9"}},
 		{name: "one that was deleted or stored meanwhile needs no more",
-			server: server{pages: [][]string{{"1", "2", "3"}}, answers: map[string]error{"1": apierrors.NewNotFound(group, "1"), "2": apierrors.NewConflict(group, "2", errors.New("changed"))}},
+			server: &server{pages: [][]string{{"1", "2", "3"}}, answers: map[string]error{"1": apierrors.NewNotFound(group, "1"), "2": apierrors.NewConflict(group, "2", errors.New("changed"))}},
 			want:   Result{Objects: 3, Rewritten: 1}, patched: []string{"1", "2", "3"}},
-		{name: "the others after an error", server: server{pages: [][]string{{"1"}, {"2"}}, answers: map[string]error{"1": invalid}},
+		{name: "the others after an error", server: &server{pages: [][]string{{"1"}, {"2"}}, answers: map[string]error{"1": invalid}},
 			want: Result{Objects: 2, Rewritten: 1, Left: 1}, patched: []string{"1", "2"}, err: "secrets n/1: refused"},
-		{name: "no others after the first error", server: server{pages: [][]string{{"1"}, {"2"}}, answers: map[string]error{"1": invalid}}, first: true,
+		{name: "no others after the first error", server: &server{pages: [][]string{{"1"}, {"2"}}, answers: map[string]error{"1": invalid}}, first: true,
 			want: Result{Objects: 2, Left: 2}, patched: []string{"1"}, err: "secrets n/1: refused"},
-		{name: "a list that is too old goes on where it was", server: server{pages: [][]string{{"1"}, {"2"}}, expires: true}, want: Result{Objects: 2, Rewritten: 2}, patched: []string{"1", "2"}},
-		{name: "a version that cannot be compared is an error", server: server{pages: [][]string{{"a"}}}, upTo: "10", want: Result{Objects: 1, Left: 1}, err: "secrets n/a: resource version is not well formed: a"},
+		{name: "a list that is too old goes on where it was", server: &server{pages: [][]string{{"1"}, {"2"}}, expires: true}, want: Result{Objects: 2, Rewritten: 2}, patched: []string{"1", "2"}},
+		{name: "a version that cannot be compared is an error", server: &server{pages: [][]string{{"a"}}}, upTo: "10", want: Result{Objects: 1, Left: 1}, err: "secrets n/a: resource version is not well formed: a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.want.Resource = group
