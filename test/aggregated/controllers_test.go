@@ -40,6 +40,7 @@ var _ = Describe("the fleet's controllers", func() {
 		made, err := fleetClient.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { kubectl(onFleet, "delete", "node", node) })
+		made.ResourceVersion = "" // the controllers change it meanwhile
 		made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}}
 		_, err = fleetClient.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -56,6 +57,7 @@ var _ = Describe("the fleet's controllers", func() {
 		DeferCleanup(func() {
 			kubectl(onFleet, "delete", "pod", "web", "-n", n, "--force", "--grace-period=0", "--ignore-not-found")
 		})
+		pod.ResourceVersion = "" // as above
 		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.9.0.1", PodIPs: []corev1.PodIP{{IP: "10.9.0.1"}},
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 		_, err = fleetClient.CoreV1().Pods(n).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
