@@ -207,11 +207,12 @@ func failure(err error) string {
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
 		return "refused"
-	case errors.As(err, &timeout) && timeout.Timeout():
+	// A router says that a host is unreachable some seconds after the first packet to it.
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, unix.EHOSTUNREACH):
 		return "no answer"
 	case errors.Is(err, unix.EPERM):
 		return "not permitted" // dropped or refused before it left
-	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+	case errors.Is(err, unix.ENETUNREACH):
 		return "unreachable"
 	}
 	return err.Error()
