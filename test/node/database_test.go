@@ -76,9 +76,9 @@ var _ = Describe("a stateful set of three databases", func() {
 		stop()
 
 		By("scaling down and up")
-		before := d.files(ctx, s)
 		s.run(ctx, "scale", "statefulset", "db", "--replicas=0")
 		Eventually(func() string { return s.run(ctx, "get", "pods", "-o", "name") }).Should(BeEmpty())
+		before := d.files(ctx, s) // until now, a request whose client had stopped could write
 		s.run(ctx, "scale", "statefulset", "db", "--replicas=3")
 		d.awaitReady(ctx, s)
 		Expect(d.files(ctx, s)).To(Equal(before))
