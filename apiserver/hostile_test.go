@@ -151,28 +151,19 @@ func TestConstrainedImpersonationHasTheGateOfTheRelease(t *testing.T) {
 	}
 }
 
-func TestBetaPoliciesActOnlyWithTheirGate(t *testing.T) {
-	for _, on := range []bool{false, true} {
-		s := newStage(t, "", func(o *options.Options) {
-			o.Release = release.Release{Major: 1, Minor: 28}
-			o.RuntimeConfig = map[string]string{"admissionregistration.k8s.io/v1beta1": "true"}
-			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, featuregate.Feature("ValidatingAdmissionPolicy"), on)
-		})
-		const path = "/apis/admissionregistration.k8s.io/v1beta1/"
-		s.must(http.MethodPost, path+"validatingadmissionpolicies", `{"metadata": {"name": "none"}, "spec": {"failurePolicy": "Fail", "validations": [{"expression": "false"}],
-			"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}}}`)
-		s.must(http.MethodPost, path+"validatingadmissionpolicybindings", `{"metadata": {"name": "none"}, "spec": {"policyName": "none", "validationActions": ["Deny"]}}`)
-		create := func() (int, string) {
-			return s.request("admin", http.MethodPost, "/api/v1/namespaces/default/configmaps", `{"metadata": {"generateName": "a-"}}`, nil)
-		}
-		if !on {
-			if code, body := create(); code != http.StatusCreated {
-				t.Errorf("without the gate: %d %s", code, body)
-			}
-			continue
-		}
-		await(t, create, http.StatusUnprocessableEntity)
-	}
+func TestBetaPoliciesActWithTheirGate(t *testing.T) {
+	s := newStage(t, "", func(o *options.Options) {
+		o.Release = release.Release{Major: 1, Minor: 28}
+		o.RuntimeConfig = map[string]string{"admissionregistration.k8s.io/v1beta1": "true"}
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, featuregate.Feature("ValidatingAdmissionPolicy"), true)
+	})
+	const path = "/apis/admissionregistration.k8s.io/v1beta1/"
+	s.must(http.MethodPost, path+"validatingadmissionpolicies", `{"metadata": {"name": "none"}, "spec": {"failurePolicy": "Fail", "validations": [{"expression": "false"}],
+		"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}}}`)
+	s.must(http.MethodPost, path+"validatingadmissionpolicybindings", `{"metadata": {"name": "none"}, "spec": {"policyName": "none", "validationActions": ["Deny"]}}`)
+	await(t, func() (int, string) {
+		return s.request("admin", http.MethodPost, "/api/v1/namespaces/default/configmaps", `{"metadata": {"generateName": "a-"}}`, nil)
+	}, http.StatusUnprocessableEntity)
 }
 
 func TestRightsOnRolesAreNoWayToMoreRights(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
@@ -94,7 +95,7 @@ func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 	fs.DurationVar(&o.Election.RetryPeriod, "leader-elect-retry-period", o.Election.RetryPeriod,
 		"The time between two attempts to acquire or renew the lease. Shorter than --leader-elect-renew-deadline.")
 	fs.BoolVar(&o.Election.AtHost, atHostFlag, o.Election.AtHost,
-		"At the own address of a fleet, hold a lease of the host instead of one of the fleet: managers that cannot reach the fleet wait then, too. It needs the rights to get, create and update that lease, and to create events, at the host. The manager must be restarted after a restore of the fleet's etcd from a snapshot.")
+		"At the own address of a fleet, hold a lease of the host instead of one of the fleet: managers that cannot reach the fleet wait then, too. It needs the rights to get, create and update that lease, and to create events, at the host. Name the lease by --leader-elect-resource-namespace or --leader-elect-resource-name: the default is that of the host's own controllers. The manager must be restarted after a restore of the fleet's etcd from a snapshot.")
 	fs.StringVar(&o.Election.Namespace, "leader-elect-resource-namespace", o.Election.Namespace, "The namespace of the lease.")
 	fs.StringVar(&o.Election.Name, "leader-elect-resource-name", o.Election.Name, "The name of the lease. The manager has permission for the default name only; grant it for another one.")
 
@@ -185,6 +186,9 @@ func (o *Options) Validate() []error {
 	}
 	if o.Election.AtHost && !o.Election.Enabled {
 		errs = append(errs, fmt.Errorf("--%s: has no effect with --leader-elect=false; leave one of them out", atHostFlag))
+	}
+	if e := o.Election; e.AtHost && e.Namespace == metav1.NamespaceSystem && e.Name == leaseName {
+		errs = append(errs, fmt.Errorf("--%s: the lease %s/%s is that of the host's own controllers; name another one by --leader-elect-resource-namespace or --leader-elect-resource-name", atHostFlag, e.Namespace, e.Name))
 	}
 	// A retry is delayed by up to 1.2 periods, because of its jitter.
 	if e := o.Election; e.Enabled {

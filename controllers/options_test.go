@@ -29,6 +29,8 @@ func TestValidate(t *testing.T) {
 		"--leader-elect-retry-period=9s":                                     "--leader-elect-retry-period: 9s must be positive, and 1.2 times of it shorter than --leader-elect-renew-deadline, 10s",
 		"--leader-elect-retry-period=0s":                                     "--leader-elect-retry-period: 0s must be positive, and 1.2 times of it shorter than --leader-elect-renew-deadline, 10s",
 		"--leader-elect-resource-name=Not_A_Name":                            `--leader-elect-resource-name: invalid name "Not_A_Name"`,
+		"--leader-elect-at-host":                                             "--leader-elect-at-host: the lease kube-system/kube-controller-manager is that of the host's own controllers; name another one",
+		"--leader-elect-at-host --leader-elect-resource-namespace=svc":       "",
 		"--leader-elect-resource-namespace=":                                 `--leader-elect-resource-namespace: invalid name ""`,
 		"--controllers=nope":                                                 `--controllers: there is no controller "nope"`,
 		"--root-ca-file=/missing":                                            "--root-ca-file: open /missing: no such file or directory; name a PEM file of certificates",

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/versions"
@@ -69,7 +71,14 @@ func setup(_ context.Context, env *controller.Env) error {
 	resourceOf := func(_ context.Context, obj client.Object) []metav1.GroupResource {
 		return []metav1.GroupResource{version.As(obj).Spec.Resource}
 	}
+	// A message that the reconciler has written must not end the back-off of what it is about.
+	decisive := predicate.TypedFuncs[client.Object]{UpdateFunc: func(e event.TypedUpdateEvent[client.Object]) bool {
+		before, after := version.As(e.ObjectOld), version.As(e.ObjectNew)
+		return before.UID != after.UID || hasEnded(before) != hasEnded(after) ||
+			is(before, storagemigrationv1.MigrationRunning) != is(after, storagemigrationv1.MigrationRunning)
+	}}
 	return controller.Run(env, controller.Options{Name: "storageversionmigrator", Workers: workers}, r, controller.Watch[metav1.GroupResource]{
 		Object: version.Object, Handler: handler.TypedEnqueueRequestsFromMapFunc[client.Object](resourceOf),
+		Predicates: []predicate.TypedPredicate[client.Object]{decisive},
 	})
 }

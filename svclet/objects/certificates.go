@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -137,6 +138,9 @@ func (s *Store) request(ctx context.Context, pod *corev1.Pod, c *certificate, so
 }
 
 func (s *Store) createRequest(ctx context.Context, pod *corev1.Pod, source *corev1.PodCertificateProjection) (key []byte, created *certificatesv1.PodCertificateRequest, err error) {
+	if pod.Spec.ServiceAccountName == "" {
+		return nil, nil, errors.New("the pod names no service account, which a certificate needs: set spec.serviceAccountName")
+	}
 	account, node := &corev1.ServiceAccount{}, &corev1.Node{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}, account); err != nil {
 		return nil, nil, fmt.Errorf("while fetching service account: %w", err)
@@ -229,6 +233,7 @@ func (r *requests) failed(err error) {
 // change calls a function with the store's mutex, and reports the pods that it returns.
 func (r *requests) change(do func() map[types.UID]bool) {
 	r.store.mutex.Lock()
+	r.answer.err = nil // the watch goes on
 	pods := slices.Sorted(maps.Keys(do()))
 	r.store.mutex.Unlock()
 	if len(pods) > 0 {

@@ -26,10 +26,11 @@ var _ = Describe("leader election at the host", func() {
 		Expect(host.authority.Connection(connection, host.config.Host+fleetPath, user)).To(Succeed())
 		instead := outsideOfManagersPods(connection)
 		instead["leader-elect-resource-namespace"] = namespace
+		DeferCleanup(kubectl, onHost, "delete", "lease", account, "-n", namespace) // after the manager's end
+		Eventually(out(onHost, "", "auth", "can-i", "get", "leases.coordination.k8s.io/"+account, "-n", namespace, "--as="+user)).Should(Equal("yes\n"))
 		// The suite's controllers run with a lease of the fleet.
 		runManager(append(manifestArgs(ctx, account, instead, "host-lease"), "--controllers=tokencleaner"))
 		Eventually(leader).ShouldNot(BeEmpty())
 		Eventually(atHost("get", "events", "--field-selector=involvedObject.kind=Lease", "-o", "jsonpath={.items[*].message}")).Should(ContainSubstring("became leader"))
-		DeferCleanup(kubectl, onHost, "delete", "lease", account, "-n", namespace)
 	})
 })

@@ -23,9 +23,10 @@ var _ = Describe("kube-apiserver-serving-clustertrustbundle-publisher", func() {
 		names := func() string { return strings.TrimSpace(of("name")) }
 		Eventually(content).ShouldNot(BeEmpty())
 		name, authority := names(), content()
-		out, _, err := kubectl.Run(ctx, "", "-n", ns, "get", "configmap", "kube-root-ca.crt", "-o", `jsonpath={.data.ca\.crt}`)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(out).To(Equal(authority))
+		Eventually(func() string {
+			out, _, _ := kubectl.Run(ctx, "", "-n", ns, "get", "configmap", "kube-root-ca.crt", "-o", `jsonpath={.data.ca\.crt}`)
+			return out
+		}).Should(Equal(authority))
 
 		run(ctx, "delete", name)
 		Eventually(content).Should(Equal(authority))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,33 +18,37 @@ import (
 	"svc.dev/svc/test/node/requests"
 )
 
-// underLoad is a service with three pods, which are spread over the machines that there
-// are. A pod serves for ten seconds after it was told to end: until no node sends it
-// connections any more.
-const underLoad = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: loaded}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: loaded}}
-  template:
-    metadata: {labels: {app: loaded}}
-    spec:
-      terminationGracePeriodSeconds: 60
-      topologySpreadConstraints:
-      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: loaded}}}
-      containers:
-      - name: main
-        image: localhost/svc/server:1
-        args: [--delay=10s]
-        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 60}
----
+// underLoad is a service with two pods on each of some nodes. A pod serves for ten seconds
+// after it was told to end: until no node sends it connections any more.
+func underLoad(nodes []string) string {
+	manifest := `
 apiVersion: v1
 kind: Service
 metadata: {name: loaded}
 spec: {selector: {app: loaded}, ports: [{port: 80, targetPort: 8080}]}
 `
+	for _, node := range nodes {
+		manifest += strings.ReplaceAll(`---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: loaded-NODE}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: loaded, node: NODE}}
+  template:
+    metadata: {labels: {app: loaded, node: NODE}}
+    spec:
+      nodeName: NODE
+      terminationGracePeriodSeconds: 60
+      containers:
+      - name: main
+        image: localhost/svc/server:1
+        args: [--delay=10s]
+        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 60}
+`, "NODE", node)
+	}
+	return manifest
+}
 
 // loadRate returns how many requests a second each client sends: LOAD=500 sets it.
 func loadRate() int {
@@ -55,23 +60,32 @@ func loadRate() int {
 }
 
 // startUnderLoad creates the service underLoad, and returns its URL when it answers.
-func startUnderLoad(ctx context.Context, s space) string {
+func startUnderLoad(ctx context.Context, s space, nodes ...string) string {
 	GinkgoHelper()
-	s.apply(ctx, underLoad)
-	s.run(ctx, "rollout", "status", "deployment/loaded", "--timeout=3m")
+	s.apply(ctx, underLoad(nodes))
+	awaitRollout(ctx, s, nodes)
 	url := "http://" + s.run(ctx, "get", "service", "loaded", "-o=jsonpath={.spec.clusterIP}") + "/"
 	Eventually(func() (string, error) { return get(ctx, url) }).ShouldNot(BeEmpty())
 	return url
 }
 
-// rollOver replaces all pods of underLoad, and returns when the old ones have ended.
-func rollOver(ctx context.Context, s space) {
+func awaitRollout(ctx context.Context, s space, nodes []string) {
 	GinkgoHelper()
-	s.run(ctx, "rollout", "restart", "deployment/loaded")
-	s.run(ctx, "rollout", "status", "deployment/loaded", "--timeout=3m")
-	Eventually(func() string {
-		return s.run(ctx, "get", "pods", "--selector=app=loaded", "--output=name")
-	}).Should(MatchRegexp(`^(\S+\n){3}$`))
+	for _, node := range nodes {
+		s.run(ctx, "rollout", "status", "deployment/loaded-"+node, "--timeout=3m")
+	}
+}
+
+// rollOver replaces all pods of underLoad, and returns when the old ones have ended.
+func rollOver(ctx context.Context, s space, nodes ...string) {
+	GinkgoHelper()
+	for _, node := range nodes {
+		s.run(ctx, "rollout", "restart", "deployment/loaded-"+node)
+	}
+	awaitRollout(ctx, s, nodes)
+	Eventually(func() []string {
+		return strings.Fields(s.run(ctx, "get", "pods", "--selector=app=loaded", "--output=name"))
+	}).Should(HaveLen(2 * len(nodes)))
 }
 
 // podClient is a pod of the image server, by its address, which sends requests.
@@ -110,7 +124,7 @@ var _ = Describe("a service under load", func() {
 	var url string
 	BeforeEach(func(ctx SpecContext) {
 		s = newSpace(ctx)
-		url = startUnderLoad(ctx, s)
+		url = startUnderLoad(ctx, s, nodeName())
 	})
 
 	It("answers every request of the node and of a pod during a rolling update", func(ctx SpecContext) {
@@ -118,7 +132,7 @@ var _ = Describe("a service under load", func() {
 		client := podClient(s.await(ctx, "client", beReady()).Status.PodIP)
 		client.start(ctx, url, loadRate())
 		l := requests.Start(ctx, url, loadRate())
-		rollOver(ctx, s)
+		rollOver(ctx, s, nodeName())
 		answered, err := l.End()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answered).To(BeNumerically(">", 0))
@@ -135,8 +149,8 @@ var _ = Describe("a service under load", func() {
 		Expect(err).NotTo(HaveOccurred(), string(out))
 		Expect(node.Again(ctx)).To(Succeed())
 		connect()
-		s.run(ctx, "scale", "deployment/loaded", "--replicas=4")
-		s.run(ctx, "rollout", "status", "deployment/loaded", "--timeout=3m")
+		s.run(ctx, "scale", "deployment/loaded-"+nodeName(), "--replicas=3")
+		awaitRollout(ctx, s, []string{nodeName()})
 		answered, err := l.End()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answered).To(BeNumerically(">", 0))

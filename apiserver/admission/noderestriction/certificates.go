@@ -25,14 +25,15 @@ func (p *plugin) certificateRequest(ctx context.Context, node string, a admissio
 	}
 	stored, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	switch {
+	// The request is forbidden: it is not the request that is not found, so nothing is wrapped.
 	case err != nil:
-		return fmt.Errorf("while retrieving node %q named in the PodCertificateRequest: %w", node, err)
+		return fmt.Errorf("while retrieving node %q named in the PodCertificateRequest: %s", node, err.Error())
 	case stored.UID != r.Spec.NodeUID:
 		return fmt.Errorf("PodCertificateRequest for pod %q names node UID %q, inconsistent with the running node (%q)", podOf(a, r), r.Spec.NodeUID, stored.UID)
 	}
 	pod, err := p.client.CoreV1().Pods(a.GetNamespace()).Get(ctx, r.Spec.PodName, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("while retrieving pod %q named in the PodCertificateRequest: %w", podOf(a, r), err)
+		return fmt.Errorf("while retrieving pod %q named in the PodCertificateRequest: %s", podOf(a, r), err.Error())
 	}
 	if err := ofPod(a, r, pod); err != nil {
 		return err
@@ -40,7 +41,7 @@ func (p *plugin) certificateRequest(ctx context.Context, node string, a admissio
 	account, err := p.client.CoreV1().ServiceAccounts(a.GetNamespace()).Get(ctx, r.Spec.ServiceAccountName, metav1.GetOptions{})
 	switch {
 	case err != nil:
-		return fmt.Errorf("while retrieving service account %q named in the PodCertificateRequest: %w", a.GetNamespace()+"/"+r.Spec.ServiceAccountName, err)
+		return fmt.Errorf("while retrieving service account %q named in the PodCertificateRequest: %s", a.GetNamespace()+"/"+r.Spec.ServiceAccountName, err.Error())
 	case account.UID != r.Spec.ServiceAccountUID:
 		return fmt.Errorf("PodCertificateRequest for pod %q names service account UID %q, which differs from the running service account (%q)", podOf(a, r), r.Spec.ServiceAccountUID, account.UID)
 	}

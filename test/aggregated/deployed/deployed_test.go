@@ -3,8 +3,10 @@ package deployed
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -70,11 +72,18 @@ var _ = Describe("the fleet of config/aggregated as it is", func() {
 	It("is reached at the host, and leaves nothing behind when it is removed", func(ctx SpecContext) {
 		createVolumes(ctx, "alone", 1)
 		before := inventory(ctx)
+		manifests, removed := render(ctx, root, ""), false
+		DeferCleanup(func(ctx SpecContext) {
+			if !removed {
+				script(ctx, "hack/undeploy.sh", manifests)
+			}
+		})
 		install(ctx, "-k", filepath.Join(root, "config", "aggregated"))
 		Expect(kubectl(onHost, "get", "pods.core.svc.dev", "-A", "-o", "name")).To(BeEmpty())
 		kubectl(onHost, "rollout", "status", "-n", "svc-system", "deployment/svc-controller-manager", "--timeout=2m")
 		AddReportEntry("memory of the processes, resident now and at most", memory())
-		script(ctx, "hack/undeploy.sh", render(ctx, root, ""))
+		script(ctx, "hack/undeploy.sh", manifests)
+		removed = true
 		awaitInventory(ctx, before)
 	})
 })
@@ -328,6 +337,9 @@ func memory() string {
 	for _, words := range []string{"apiserver --etcd-servers=", "controller-manager --svcconfig=/etc/svc/", "--name=svc-etcd-"} {
 		for _, pid := range processes(words) {
 			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // it has ended
+			}
 			Expect(err).NotTo(HaveOccurred())
 			line := words
 			for _, field := range strings.Split(string(status), "\n") {

@@ -83,6 +83,7 @@ func faults() {
 	It("keeps every acknowledged write, and recovers by itself, when the host's API server is suspended", func(ctx SpecContext) {
 		t := startTraffic(ctx)
 		Expect(kube.Signal(syscall.SIGSTOP)).To(Succeed())
+		DeferCleanup(func() { _ = kube.Signal(syscall.SIGCONT) })
 		waitFor(ctx, 10*time.Second)
 		Expect(kube.Signal(syscall.SIGCONT)).To(Succeed())
 		t.awaitProgress()
