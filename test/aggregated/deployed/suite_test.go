@@ -253,12 +253,14 @@ func join(ctx context.Context, m *launch.Machine, node string) *launch.Agent {
 	return agent
 }
 
-// removeRoutes removes what the agent with --service-proxy leaves for connections to go
-// on: with a container runtime of the user's its tables are "svclet".
+// removeRoutes removes what agents with --service-proxy and --network-policy leave for
+// connections to go on: with a container runtime of the user's, these tables.
 func removeRoutes(ctx SpecContext) {
 	for _, family := range []string{"ip", "ip6"} {
-		if exec.CommandContext(ctx, "nft", "list", "table", family, "svclet").Run() == nil {
-			Expect(exec.CommandContext(ctx, "nft", "delete", "table", family, "svclet").Run()).To(Succeed())
+		for _, table := range []string{"svclet", "svclet-policies"} {
+			if exec.CommandContext(ctx, "nft", "list", "table", family, table).Run() == nil {
+				Expect(exec.CommandContext(ctx, "nft", "delete", "table", family, table).Run()).To(Succeed())
+			}
 		}
 	}
 }
