@@ -72,18 +72,12 @@ var _ = Describe("the fleet of config/aggregated as it is", func() {
 	It("is reached at the host, and leaves nothing behind when it is removed", func(ctx SpecContext) {
 		createVolumes(ctx, "alone", 1)
 		before := inventory(ctx)
-		manifests, removed := render(ctx, root, ""), false
-		DeferCleanup(func(ctx SpecContext) {
-			if !removed {
-				script(ctx, "hack/undeploy.sh", manifests)
-			}
-		})
+		undeploy := undeployOnce(render(ctx, root, ""))
 		install(ctx, "-k", filepath.Join(root, "config", "aggregated"))
 		Expect(kubectl(onHost, "get", "pods.core.svc.dev", "-A", "-o", "name")).To(BeEmpty())
 		kubectl(onHost, "rollout", "status", "-n", "svc-system", "deployment/svc-controller-manager", "--timeout=2m")
 		AddReportEntry("memory of the processes, resident now and at most", memory())
-		script(ctx, "hack/undeploy.sh", manifests)
-		removed = true
+		undeploy(ctx)
 		awaitInventory(ctx, before)
 	})
 })
@@ -94,16 +88,12 @@ var components = []string{"three-etcd", "machines"}
 
 var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func() {
 	var before []string
-	removed := false
+	var undeploy func(context.Context)
 
 	BeforeAll(func(ctx SpecContext) {
 		createVolumes(ctx, "etcd", 3)
 		before = inventory(ctx)
-		DeferCleanup(func(ctx SpecContext) {
-			if !removed { // the last spec was not selected, or failed
-				script(ctx, "hack/undeploy.sh", filepath.Join(dir, "svc.yaml"))
-			}
-		})
+		undeploy = undeployOnce(rendered())
 		deploy(ctx)
 		connectFleet(ctx)
 	})
@@ -144,8 +134,7 @@ var _ = Describe("a fleet in pods of its host", Ordered, ContinueOnFailure, func
 	})
 
 	It("leaves nothing behind when it is removed", func(ctx SpecContext) {
-		script(ctx, "hack/undeploy.sh", filepath.Join(dir, "svc.yaml"))
-		removed = true
+		undeploy(ctx)
 		awaitInventory(ctx, before)
 	})
 })
@@ -233,9 +222,26 @@ func render(ctx context.Context, tree, image string, components ...string) strin
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(filepath.Join(config, "kustomization.yaml"), kustomization, 0o600)).To(Succeed())
-	manifests := filepath.Join(dir, "svc.yaml")
+	manifests := rendered()
 	scriptWith(ctx, []string{"IMAGE=" + image}, "hack/manifests.sh", config, manifests)
 	return manifests
+}
+
+// rendered is the file of the manifests that render has written last.
+func rendered() string { return filepath.Join(dir, "svc.yaml") }
+
+// undeployOnce returns what removes a fleet. It is called after the spec, or the container,
+// at the latest: also if the one that does it was not selected, or another failed.
+func undeployOnce(manifests string) (undeploy func(context.Context)) {
+	done := false
+	undeploy = func(ctx context.Context) {
+		if !done {
+			script(ctx, "hack/undeploy.sh", manifests)
+			done = true
+		}
+	}
+	DeferCleanup(func(ctx SpecContext) { undeploy(ctx) })
+	return undeploy
 }
 
 // deploy does what `make deploy` does, with PREVIOUS in that source tree, and waits until the
