@@ -14,6 +14,7 @@ import (
 
 // state is what a plan for a node is made from.
 type state struct {
+	name string
 	node *corev1.Node // nil if it was deleted
 	// wanted are the volumes of the node's pods that a driver attaches.
 	wanted []wanted
@@ -55,7 +56,7 @@ type event struct {
 
 // forceAfter is how long a volume that no pod wants is left to a node that still
 // reports that it uses it, if the node is not ready (maxWaitForUnmountDuration of
-// kube-controller-manager).
+// kube-controller-manager), and to one that was deleted and can report nothing.
 const forceAfter = 6 * time.Minute
 
 // decide returns the plan for a node.
@@ -66,10 +67,12 @@ func decide(s state) plan {
 		existing[a.Name] = a
 	}
 	names := map[string]bool{}
-	if s.node != nil {
-		for _, w := range s.wanted {
-			name := attachmentName(w.volume, s.node.Name)
-			names[name] = true
+	for _, w := range s.wanted {
+		name := attachmentName(w.volume, s.name)
+		names[name] = true
+		// The pods of a deleted node may run on until their own deletion: they keep their
+		// attachments, but get no new ones.
+		if s.node != nil {
 			s.attach(&p, w, name, existing[name])
 		}
 	}
@@ -105,7 +108,7 @@ func (s *state) attach(p *plan, w wanted, name string, a *storagev1.VolumeAttach
 			"Multi-Attach error for volume %q Volume is already exclusively attached to one node and can't be attached to another: it is attached to node %s", w.volume.Name, s.elsewhere(w.volume.Name)))
 	default:
 		created := &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
-			Attacher: w.volume.Spec.CSI.Driver, NodeName: s.node.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &w.volume.Name},
+			Attacher: w.volume.Spec.CSI.Driver, NodeName: s.name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &w.volume.Name},
 		}}
 		created.Name = name
 		p.create = append(p.create, created)
@@ -130,20 +133,20 @@ func exclusive(pv *corev1.PersistentVolume) bool {
 }
 
 // detach plans the end of an attachment that no pod wants: when the node does not use
-// the volume any more, was taken out of service, or is not ready for too long.
+// the volume any more, was taken out of service, or is not ready or does not exist for
+// too long.
 func (s *state) detach(p *plan, a *storagev1.VolumeAttachment) {
 	if a.DeletionTimestamp != nil {
 		return
 	}
 	pv := s.volumes[*a.Spec.Source.PersistentVolumeName]
-	inUse := s.node != nil && pv != nil && slices.Contains(s.node.Status.VolumesInUse, uniqueName(pv))
-	if !inUse || outOfService(s.node) {
+	if pv == nil || s.node != nil && (!slices.Contains(s.node.Status.VolumesInUse, uniqueName(pv)) || outOfService(s.node)) {
 		p.delete = append(p.delete, a)
 		return
 	}
 	p.attached = append(p.attached, corev1.AttachedVolume{Name: uniqueName(pv)})
 	p.unused = append(p.unused, a.Name)
-	if ready(s.node) {
+	if s.node != nil && ready(s.node) {
 		return // its agent unmounts the volume
 	}
 	since := s.since[a.Name]

@@ -39,6 +39,7 @@ func TestDecide(t *testing.T) {
 	of := func(a ...*storagev1.VolumeAttachment) []*storagev1.VolumeAttachment { return a }
 	inUse := func(s *state) { s.node.Status.VolumesInUse = []corev1.UniqueVolumeName{uniqueName(pv)} }
 	notReady := func(s *state) { inUse(s); s.node.Status.Conditions = nil }
+	deleted := func(s *state) { s.node = nil }
 	mine := attachmentOf(pv, "n", attached)
 	for _, test := range []struct {
 		name   string
@@ -68,14 +69,17 @@ func TestDecide(t *testing.T) {
 			inUse(s)
 			s.node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
 		}, "delete n"},
-		{"a node that was deleted has nothing", state{wanted: uses(pv), attachments: of(mine)}, func(s *state) { s.node = nil }, "delete n"},
+		{"pods of a node that was deleted keep their volumes", state{wanted: uses(pv), attachments: of(mine)}, deleted, ""},
+		{"but get no others", state{wanted: uses(pv)}, deleted, ""},
+		{"when they are gone, the node may still use the volumes for six minutes", state{attachments: of(mine)}, deleted, "attached kubernetes.io/csi/d^pv, unused 1, after 6m0s"},
+		{"and a node that was deleted no longer", state{attachments: of(mine), since: map[string]time.Time{mine.Name: now.Add(-6 * time.Minute)}}, deleted, "delete n, unused 1"},
 		{"an attachment without a persistent volume is its creator's", state{attachments: of(attachmentOf(pv, "n", func(a *storagev1.VolumeAttachment) {
 			a.Spec.Source = storagev1.VolumeAttachmentSource{}
 		}))}, nil, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := test.state
-			s.now, s.volumes = now, map[string]*corev1.PersistentVolume{"pv": pv}
+			s.name, s.now, s.volumes = "n", now, map[string]*corev1.PersistentVolume{"pv": pv}
 			s.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 			if test.change != nil {
 				test.change(&s)

@@ -63,7 +63,7 @@ func (r *reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 // state reads what a plan is made from; false if the controller does not attach volumes
 // to the node.
 func (r *reconciler) state(ctx context.Context, name string) (state, bool, error) {
-	s := state{now: r.now(), volumes: map[string]*corev1.PersistentVolume{}}
+	s := state{name: name, now: r.now(), volumes: map[string]*corev1.PersistentVolume{}}
 	s.since = r.unused.since(name)
 	node := &corev1.Node{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: name}, node)
@@ -85,9 +85,6 @@ func (r *reconciler) state(ctx context.Context, name string) (state, bool, error
 		if err := r.readVolume(ctx, *a.Spec.Source.PersistentVolumeName, s.volumes); err != nil {
 			return s, false, err
 		}
-	}
-	if s.node == nil {
-		return s, true, nil
 	}
 	if err := r.readWanted(ctx, &s); err != nil {
 		return s, false, err
@@ -115,7 +112,7 @@ func (r *reconciler) readVolume(ctx context.Context, name string, volumes map[st
 // readWanted reads the volumes of the pods of the node that a driver attaches.
 func (r *reconciler) readWanted(ctx context.Context, s *state) error {
 	var list corev1.PodList
-	if err := r.client.List(ctx, &list, client.MatchingFields{index.PodsByNode().Name: s.node.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &list, client.MatchingFields{index.PodsByNode().Name: s.name}, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	found := map[string]int{}

@@ -136,11 +136,12 @@ var _ = Describe("persistent volumes", func() {
 			pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "example.com", VolumeHandle: class}}
 		})
 		claim(ctx, "data", "1Gi")
-		create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}, Spec: corev1.PodSpec{
+		spec := corev1.PodSpec{
 			NodeName:   node,
 			Containers: []corev1.Container{{Name: "web", Image: "web"}},
 			Volumes:    []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}},
-		}})
+		}
+		create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}, Spec: spec})
 		attachments := func() []storagev1.VolumeAttachment {
 			var list storagev1.VolumeAttachmentList
 			Expect(client.List(ctx, &list)).To(Succeed())
@@ -165,6 +166,13 @@ var _ = Describe("persistent volumes", func() {
 		in(ctx, "patch", "node", node, "--subresource=status", "--type=merge", `--patch={"status":{"volumesInUse":null}}`)
 		Eventually(attachments).Should(BeEmpty())
 		Expect(jsonpath(ctx, "node/"+node, "{.status.volumesAttached}")()).To(BeEmpty())
+
+		By("a pod whose Node object is deleted keeps its volume, as it may still run")
+		create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "later"}, Spec: spec})
+		Eventually(attachments).Should(HaveLen(1))
+		in(ctx, "delete", "node", node)
+		Consistently(attachments).Should(HaveLen(1))
+		Expect(client.Delete(ctx, &attachments()[0])).To(Succeed())
 	})
 
 	It("are claimed for generic ephemeral volumes, expanded when a claim grows, and deleted with the pod", func(ctx SpecContext) {
