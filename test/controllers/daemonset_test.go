@@ -80,6 +80,7 @@ var _ = Describe("daemonset", func() {
 
 	It("surges, so that each node has an available pod all the time", func(ctx SpecContext) {
 		create(ctx, daemonSet(ns, func(ds *appsv1.DaemonSet) {
+			ds.Spec.MinReadySeconds = 2
 			ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{
 				MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(0)),
 			}}

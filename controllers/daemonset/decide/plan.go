@@ -170,8 +170,13 @@ func (p *plan) deleteExcess(active []*corev1.Pod) {
 
 func (p *plan) isUpdated(pod *corev1.Pod) bool { return pod.Labels[HashLabel] == p.Hash }
 
+// available reports whether a pod has been ready for minReadySeconds. Otherwise, the plan
+// is made again when it has.
 func (p *plan) available(pod *corev1.Pod) bool {
-	ok, _ := pods.IsAvailable(pod, p.Set.Spec.MinReadySeconds, p.Now)
+	ok, in := pods.IsAvailable(pod, p.Set.Spec.MinReadySeconds, p.Now)
+	if in > 0 && (p.After == 0 || in < p.After) {
+		p.After = in
+	}
 	return ok
 }
 
@@ -296,12 +301,8 @@ func (p *plan) count(pod *corev1.Pod) {
 	if pods.IsReady(pod) {
 		s.NumberReady++
 	}
-	available, in := pods.IsAvailable(pod, p.Set.Spec.MinReadySeconds, p.Now)
-	if available {
+	if p.available(pod) {
 		s.NumberAvailable++
-	}
-	if in > 0 && (p.After == 0 || in < p.After) {
-		p.After = in
 	}
 	if p.isUpdated(pod) {
 		s.UpdatedNumberScheduled++
