@@ -227,7 +227,7 @@ func (d *decision) processCondemned() bool {
 // be deleted though it is not available.
 func (d *decision) firstUnhealthy() *corev1.Pod {
 	for _, pod := range slices.Concat(d.replicas, reversed(d.condemned)) {
-		if pod != nil && !healthy(pod) {
+		if pod != nil && !d.healthy(pod) {
 			return pod
 		}
 	}
@@ -251,7 +251,7 @@ func (d *decision) roll() {
 				d.Actions = append(d.Actions, Action{Verb: Delete, Pod: pod})
 			}
 			budget--
-		case d.mayBeUnavailable() == nil && (pod == nil || !healthy(pod)):
+		case d.mayBeUnavailable() == nil && (pod == nil || !d.healthy(pod)):
 			return
 		}
 	}
@@ -276,16 +276,16 @@ func (d *decision) budget() int {
 		n = 1
 	}
 	for _, pod := range d.replicas {
-		if pod == nil || !d.available(pod) || pod.DeletionTimestamp != nil {
+		if pod == nil || !d.healthy(pod) {
 			n--
 		}
 	}
 	return n
 }
 
-// healthy reports whether a pod is running and ready, and not being deleted.
-func healthy(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodRunning && pods.IsReady(pod) && pod.DeletionTimestamp == nil
+// healthy reports whether a pod is available, and not being deleted.
+func (d *decision) healthy(pod *corev1.Pod) bool {
+	return d.available(pod) && pod.DeletionTimestamp == nil
 }
 
 // available reports whether a pod is running, and ready for minReadySeconds.
