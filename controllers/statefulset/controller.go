@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,14 +74,23 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		history: history.History{Client: env.Client, Live: env.Live, Kind: kind},
 	}
 	w := watches{env.Manager.GetCache()}
-	never := func(event.CreateEvent) bool { return false }
 	return controller.Run(env, controller.Options{Name: "statefulset", Workers: o.concurrent}, r,
 		controller.For(&appsv1.StatefulSet{}),
 		adoption.Watch(&corev1.Pod{}, kind.GroupKind(), w.adopters),
-		controller.Map(&corev1.PersistentVolumeClaim{}, w.claimants, predicate.Funcs{
-			CreateFunc: never,
-			UpdateFunc: func(event.UpdateEvent) bool { return false },
-		}))
+		controller.Map(&corev1.PersistentVolumeClaim{}, w.claimants, releases()))
+}
+
+// releases passes the events of claims after which a pod may be created: a claim is gone,
+// or another client has changed its owners.
+func releases() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld, e.ObjectNew
+			return before.GetUID() != after.GetUID() || (before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) ||
+				!apiequality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences())
+		},
+	}
 }
 
 // watches maps events to stateful sets.
@@ -105,7 +115,7 @@ func (w watches) adopters(ctx context.Context, pod client.Object) []reconcile.Re
 	return adoption.Matching(w.sets(ctx, pod.GetNamespace()), selector, pod)
 }
 
-// claimants returns the stateful sets that may wait until a claim is gone.
+// claimants returns the stateful sets that may wait for a claim.
 func (w watches) claimants(ctx context.Context, claim client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, set := range w.sets(ctx, claim.GetNamespace()) {
