@@ -112,7 +112,10 @@ func (c *core) next() (step, bool) {
 	if len(d.Claims) > 0 {
 		// The pod stays assumed until its claims are bound, and is then scheduled
 		// again.
-		c.queue.Wait(pod.UID, queue.Events(decision.ClaimChanged|decision.VolumeChanged))
+		c.queue.Wait(pod.UID, queue.Events(decision.OwnClaimChanged))
+	}
+	if len(d.Claims) > 0 || before != nil {
+		c.snapshot.AssumeClaims(&assumed, d.Claims)
 	}
 	c.snapshot.AssumeDevices(&assumed, d.Devices)
 	next.assumed, next.claims, next.devices = &assumed, d.Claims, d.Devices
@@ -139,6 +142,9 @@ func (c *core) forget(uid types.UID) bool {
 	delete(c.assumed, uid)
 	c.snapshot.RemovePod(assumed)
 	c.wake(decision.PodGone)
+	if c.snapshot.ForgetClaims(assumed) {
+		c.wake(decision.ClaimChanged | decision.VolumeChanged)
+	}
 	if c.snapshot.ForgetDevices(uid) {
 		c.wake(decision.DevicesChanged)
 	}
@@ -180,6 +186,7 @@ func (c *core) podBound(before, pod *corev1.Pod) {
 		c.forget(pod.UID) // another scheduler has bound it
 	}
 	delete(c.assumed, pod.UID)
+	c.snapshot.ForgetClaims(pod)
 	c.snapshot.SetPod(pod)
 	c.wake(decision.PodEvents(before, pod))
 }
@@ -207,6 +214,41 @@ func (c *core) namespaceChanged(before, after *corev1.Namespace) {
 		c.snapshot.SetNamespace(after)
 		c.wake(decision.NamespaceChanged)
 	}
+}
+
+// claimChanged handles an event of a persistent volume claim.
+func (c *core) claimChanged(before, after *corev1.PersistentVolumeClaim) {
+	claim := after
+	if after == nil {
+		claim = before
+		c.snapshot.RemoveClaim(claim.Namespace, claim.Name)
+	} else {
+		c.snapshot.SetClaim(after)
+		c.wake(decision.ClaimChanged)
+	}
+	c.wakeUsers(claim.Namespace, claim.Name)
+}
+
+// volumeChanged handles an event of a persistent volume.
+func (c *core) volumeChanged(before, after *corev1.PersistentVolume) {
+	pv := after
+	if after == nil {
+		pv = before
+		c.snapshot.RemoveVolume(pv.Name)
+	} else {
+		c.snapshot.SetVolume(after)
+		c.wake(decision.VolumeChanged)
+	}
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		c.wakeUsers(ref.Namespace, ref.Name)
+	}
+}
+
+// wakeUsers retries the pods that wait for a claim of theirs.
+func (c *core) wakeUsers(namespace, claim string) {
+	c.queue.Wake(queue.Events(decision.OwnClaimChanged), func(pod *corev1.Pod) bool {
+		return pod.Namespace == namespace && decision.UsesClaim(pod, claim)
+	})
 }
 
 // resourceClaimChanged handles an event of a resource claim. The deletion of one may free

@@ -317,34 +317,125 @@ func TestUnrelatedEventsRetryNoPod(t *testing.T) {
 
 func TestPodStaysAssumedWhileItsClaimsAreBound(t *testing.T) {
 	c := newCluster(t)
-	class := &storagev1.StorageClass{Provisioner: "example.com/disks", VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)}
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("")}}
-	class.Name, claim.Spec.StorageClassName = "disks", ptr.To("disks")
-	c.core.snapshot.SetClass(class)
-	c.core.snapshot.SetClaim(claim)
+	c.class("example.com/disks")
+	claim := newClaim("data")
+	c.core.claimChanged(nil, claim)
 	c.node("n", nil)
-	c.pod("a", func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
-	})
+	c.pod("a", uses("data"))
 	c.pod("b", nil)
 	c.pod("c", nil)
 	c.expect("a -> n data=", "b -> n", "c: 1 Insufficient cpu")
 
 	claim = claim.DeepCopy()
 	claim.Annotations = map[string]string{volume.AnnSelectedNode: "n"}
-	c.core.snapshot.SetClaim(claim)
-	c.core.wake(decision.ClaimChanged)
+	c.core.claimChanged(claim, claim)
 	c.expect("a -> n data=")
 	stale := c.steps["a"]
 
 	claim = claim.DeepCopy()
 	claim.Annotations[volume.AnnBindCompleted] = "yes"
 	claim.Spec.VolumeName = "pv"
-	c.core.snapshot.SetVolume(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}})
-	c.core.snapshot.SetClaim(claim)
-	c.core.wake(decision.ClaimChanged)
+	c.core.volumeChanged(nil, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}})
+	c.core.claimChanged(claim, claim)
 	c.expect("a -> n")
 	c.core.failed(stale)
 	c.now = c.now.Add(time.Minute)
 	c.expect()
+}
+
+// class creates the class "disks", whose claims wait for a pod.
+func (c *cluster) class(provisioner string) {
+	c.core.snapshot.SetClass(&storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "disks"}, Provisioner: provisioner, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	})
+}
+
+func newClaim(name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}, Spec: corev1.PersistentVolumeClaimSpec{
+		StorageClassName: ptr.To("disks"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+	}}
+}
+
+func newVolume(name string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PersistentVolumeSpec{StorageClassName: "disks", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}},
+		Status:     corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+	}
+}
+
+// uses lets a pod use a claim.
+func uses(claim string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+	}
+}
+
+func TestPodsThatAreDecidedOnTogetherGetDifferentVolumes(t *testing.T) {
+	c := newCluster(t)
+	c.class(volume.NotSupportedProvisioner)
+	c.node("n", nil)
+	c.node("m", nil)
+	for _, name := range []string{"a", "b", "c"} {
+		c.core.claimChanged(nil, newClaim(name))
+		c.pod(name, uses(name))
+	}
+	c.core.volumeChanged(nil, newVolume("x"))
+	c.core.volumeChanged(nil, newVolume("y"))
+	c.expect("a -> m a=x", "b -> n b=y", "c: didn't find available persistent volumes to bind")
+
+	// The volume of a step that failed is free again, also after an event that does not
+	// show the reservation.
+	c.core.volumeChanged(newVolume("x"), newVolume("x"))
+	c.now = c.now.Add(time.Minute)
+	c.expect("c: didn't find available persistent volumes to bind")
+	c.core.failed(c.steps["a"])
+	c.expect("c -> m c=x")
+
+	// A reservation that a watch shows lasts.
+	written := newVolume("x")
+	written.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "c", UID: "c"}
+	c.core.volumeChanged(newVolume("x"), written)
+	c.core.failed(c.steps["c"])
+	c.now = c.now.Add(time.Minute)
+	c.expect("a: didn't find available persistent volumes to bind", "c -> m c=x")
+}
+
+func TestPodsThatShareAClaimGetTheNodeThatIsSelectedForIt(t *testing.T) {
+	c := newCluster(t)
+	c.class("example.com/disks")
+	c.core.claimChanged(nil, newClaim("data"))
+	c.node("n", nil)
+	c.pod("a", uses("data"))
+	c.expect("a -> n data=")
+	c.node("m", nil)
+	c.pod("other", on("n"))
+	c.pod("b", uses("data"))
+	c.expect("b: didn't find available persistent volumes to bind")
+	c.core.failed(c.steps["a"])
+	c.expect("b -> m data=")
+}
+
+func TestOnlyEventsOfItsOwnClaimsRetryAPodThatWaitsForThem(t *testing.T) {
+	c := newCluster(t)
+	c.class("example.com/disks")
+	c.node("n", nil)
+	for _, name := range []string{"a", "b"} {
+		c.core.claimChanged(nil, newClaim(name))
+		c.pod(name, uses(name))
+	}
+	c.expect("a -> n a=", "b -> n b=")
+	c.core.claimChanged(nil, newClaim("other"))
+	c.core.volumeChanged(nil, newVolume("other"))
+	c.expect()
+	c.core.claimChanged(newClaim("b"), newClaim("b"))
+	c.expect("b -> n b=")
+	created := newVolume("x")
+	created.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "a", UID: "a"}
+	c.core.volumeChanged(nil, created)
+	c.expect("a -> n a=")
+	c.core.volumeChanged(created, nil)
+	c.expect("a -> n a=")
+	c.core.claimChanged(newClaim("a"), nil)
+	c.expect(`a: persistentvolumeclaim "a" not found`)
 }

@@ -153,7 +153,7 @@ var eventNames = []struct {
 	{decision.PodBound, "AssignedPodAdd"},
 	{decision.PodGone, "AssignedPodDelete"},
 	{decision.PodLabels | decision.PodShrunk, "AssignedPodUpdate"},
-	{decision.ClaimChanged, "PvcUpdate"},
+	{decision.ClaimChanged | decision.OwnClaimChanged, "PvcUpdate"},
 	{decision.VolumeChanged, "PvUpdate"},
 	{decision.ClassChanged, "StorageClassUpdate"},
 	{decision.CSINodeChanged, "CSINodeUpdate"},

@@ -25,6 +25,7 @@ type storage struct {
 	// users are the numbers of pods that have a node by claim.
 	users      map[objectName]int
 	capacities capacities
+	assumed    assumedBindings
 }
 
 // objectName is a name in a namespace.
@@ -41,45 +42,56 @@ func newStorage() storage {
 		capacities: capacities{
 			drivers: map[string]bool{}, byClass: map[string]map[objectName]*storagev1.CSIStorageCapacity{},
 		},
+		assumed: newAssumedBindings(),
 	}
 }
 
 // SetClaim adds a claim, or replaces it.
 func (s *Snapshot) SetClaim(claim *corev1.PersistentVolumeClaim) {
-	s.storage.claims[objectName{claim.Namespace, claim.Name}] = claim
+	s.storage.claims[objectName{claim.Namespace, claim.Name}] = s.storage.assumed.claim(claim)
 }
 
 // RemoveClaim removes a claim.
 func (s *Snapshot) RemoveClaim(namespace, name string) {
 	delete(s.storage.claims, objectName{namespace, name})
+	delete(s.storage.assumed.selected, objectName{namespace, name})
 }
 
 // SetVolume adds a persistent volume, or replaces it.
 func (s *Snapshot) SetVolume(pv *corev1.PersistentVolume) {
-	s.RemoveVolume(pv.Name)
-	s.storage.volumes[pv.Name] = pv
-	class := volume.GetPersistentVolumeClass(pv)
-	list := s.storage.byClass[class]
-	i, _ := slices.BinarySearchFunc(list, pv.Name, compareVolume)
-	s.storage.byClass[class] = slices.Insert(list, i, pv)
+	s.storage.setVolume(s.storage.assumed.volume(pv))
 }
 
 // RemoveVolume removes a persistent volume.
 func (s *Snapshot) RemoveVolume(name string) {
-	pv := s.storage.volumes[name]
+	s.storage.removeVolume(name)
+	delete(s.storage.assumed.reserved, name)
+}
+
+func (st *storage) setVolume(pv *corev1.PersistentVolume) {
+	st.removeVolume(pv.Name)
+	st.volumes[pv.Name] = pv
+	class := volume.GetPersistentVolumeClass(pv)
+	list := st.byClass[class]
+	i, _ := slices.BinarySearchFunc(list, pv.Name, compareVolume)
+	st.byClass[class] = slices.Insert(list, i, pv)
+}
+
+func (st *storage) removeVolume(name string) {
+	pv := st.volumes[name]
 	if pv == nil {
 		return
 	}
-	delete(s.storage.volumes, name)
+	delete(st.volumes, name)
 	class := volume.GetPersistentVolumeClass(pv)
-	list := s.storage.byClass[class]
+	list := st.byClass[class]
 	if i, found := slices.BinarySearchFunc(list, name, compareVolume); found {
 		list = slices.Delete(list, i, i+1)
 	}
 	if len(list) > 0 {
-		s.storage.byClass[class] = list
+		st.byClass[class] = list
 	} else {
-		delete(s.storage.byClass, class)
+		delete(st.byClass, class)
 	}
 }
 
@@ -130,6 +142,11 @@ func claimsOf(pod *corev1.Pod) []claimed {
 		}
 	}
 	return claims
+}
+
+// UsesClaim reports whether a pod uses a claim of its namespace.
+func UsesClaim(pod *corev1.Pod, claim string) bool {
+	return slices.ContainsFunc(claimsOf(pod), func(c claimed) bool { return c.name.name == claim })
 }
 
 // usable returns a claim of a pod, or the reason why the pod cannot use it.

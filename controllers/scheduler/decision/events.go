@@ -31,6 +31,7 @@ const (
 	CSINodeChanged         // a CSI node was created or changed
 	NamespaceChanged       // a namespace was created, or its labels changed
 	DevicesChanged         // a resource claim, device class or resource slice was created or changed
+	OwnClaimChanged        // a claim of the pod itself, or the volume of one, was created, changed or deleted
 )
 
 // NodeEvents returns the events of a change of a node; before is nil for a new node,
