@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -161,28 +162,63 @@ func TestAnActiveJobThatTheCacheLacksIsReadFromTheAPIServer(t *testing.T) {
 	f.expectEvents(t, "JobAlreadyActive")
 }
 
-// TestANewScheduleDoesNotStartAJobForATimeBeforeTheChange: neither at once nor at the next start.
+// TestANewScheduleDoesNotStartAJobForATimeBeforeTheChange: neither at once nor at the next
+// start, also if the controller is restarted in between.
 func TestANewScheduleDoesNotStartAJobForATimeBeforeTheChange(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		before, change string
+		restart        bool
+	}{
+		{"it runs", "0 12 * * *", "0 13 * * *", false},
+		{"it is restarted after the change", "0 12 * * *", "0 13 * * *", true},
+		{"it is restarted after a change from a constant delay", "@every 24h", "0 13 * * *", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cronJob := newCronJob(batchv1.AllowConcurrent)
+			cronJob.Spec.Schedule = test.before
+			noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			if test.before == "@every 24h" {
+				cronJob.CreationTimestamp = metav1.NewTime(noon.Add(-24 * time.Hour))
+			}
+			f := newFixture(t, interceptor.Funcs{}, cronJob)
+			if _, err := f.syncAt(t, noon); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.client.Get(t.Context(), client.ObjectKeyFromObject(cronJob), cronJob); err != nil {
+				t.Fatal(err)
+			}
+			cronJob.Spec.Schedule = test.change
+			if err := f.client.Update(t.Context(), cronJob); err != nil {
+				t.Fatal(err)
+			}
+			if test.restart {
+				f.changes = changes{}
+			}
+			for _, at := range []time.Time{noon.Add(2 * time.Hour), noon.Add(24 * time.Hour), noon.Add(25 * time.Hour)} {
+				if _, err := f.syncAt(t, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, want := f.jobNames(t), []string{"report-29539440", "report-29540940"}; !slices.Equal(got, want) {
+				t.Errorf("jobs %v, want %v: at 12:00 of the first day and at 13:00 of the next", got, want)
+			}
+		})
+	}
+}
+
+// TestAMissedStartIsMadeUpForAfterARestart: the schedule has not changed.
+func TestAMissedStartIsMadeUpForAfterARestart(t *testing.T) {
 	cronJob := newCronJob(batchv1.AllowConcurrent)
-	cronJob.Spec.Schedule = "0 12 * * *"
+	cronJob.Spec.Schedule, cronJob.Spec.TimeZone = "30 13 * * *", ptr.To("Europe/Berlin")
 	f := newFixture(t, interceptor.Funcs{}, cronJob)
-	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	if _, err := f.syncAt(t, noon); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.client.Get(t.Context(), client.ObjectKeyFromObject(cronJob), cronJob); err != nil {
-		t.Fatal(err)
-	}
-	cronJob.Spec.Schedule = "0 13 * * *"
-	if err := f.client.Update(t.Context(), cronJob); err != nil {
-		t.Fatal(err)
-	}
-	for _, at := range []time.Time{noon.Add(2 * time.Hour), noon.Add(24 * time.Hour), noon.Add(25 * time.Hour)} {
-		if _, err := f.syncAt(t, at); err != nil {
+	for day := range 2 {
+		if _, err := f.syncAt(t, created.AddDate(0, 0, day).Add(4*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
+		f.changes = changes{}
 	}
-	if got, want := f.jobNames(t), []string{"report-29539440", "report-29540940"}; !slices.Equal(got, want) {
-		t.Errorf("jobs %v, want %v: at 12:00 of the first day and at 13:00 of the next", got, want)
+	if got, want := f.jobNames(t), []string{"report-29539470", "report-29540910"}; !slices.Equal(got, want) {
+		t.Errorf("jobs %v, want %v: at 12:30 UTC of two days", got, want)
 	}
 }

@@ -21,7 +21,8 @@ type Input struct {
 	// Jobs has all jobs that the status names as active, unless they are gone.
 	Jobs []*batchv1.Job
 	Now  time.Time
-	// Changed is when the controller saw a change of the schedule; zero if it saw none.
+	// Changed is when the schedule was changed, or the controller first saw that it was;
+	// zero if it was not.
 	Changed time.Time
 }
 
@@ -116,6 +117,17 @@ func since(in Input) time.Time {
 		t = in.Changed
 	}
 	return t
+}
+
+// StartedByOtherSchedule reports whether the last start of a cron job was not one of its
+// schedule, which was changed since.
+func StartedByOtherSchedule(c *batchv1.CronJob) bool {
+	last := c.Status.LastScheduleTime
+	if last == nil {
+		return false
+	}
+	s, why := parse(c.Spec.Schedule, c.Spec.TimeZone)
+	return why == nil && !s.has(last.Time)
 }
 
 // observe updates the list of active jobs and the time of the last success.

@@ -21,6 +21,13 @@ type schedule struct {
 // years.
 func (s schedule) after(t time.Time) time.Time { return s.Next(t.In(s.zone)) }
 
+// has reports whether t is a start time. Any time is one of a constant delay, which
+// depends on where it began.
+func (s schedule) has(t time.Time) bool {
+	_, delay := s.Schedule.(cron.ConstantDelaySchedule)
+	return delay || s.after(t.Add(-time.Second)).Equal(t)
+}
+
 // latest returns the last start time after since that is not after now, or zero. many
 // reports whether more than tooManyMissed have passed.
 func (s schedule) latest(since, now time.Time) (at time.Time, many bool) {
