@@ -133,7 +133,7 @@ func (s *syncing) measure(ctx context.Context, scale *scale, least int32) (desir
 	if err := s.client.List(ctx, &list, client.InNamespace(s.hpa.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, "", false, err
 	}
-	target := &decide.Target{Replicas: scale.replicas, Status: scale.status, Now: s.now, Settings: s.settings}
+	target := &decide.Target{Replicas: scale.replicas, Status: scale.status, Now: s.now, Behavior: s.hpa.Spec.Behavior, Settings: s.settings}
 	for i := range list.Items {
 		target.Pods = append(target.Pods, &list.Items[i])
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 
 	"svc.dev/svc/apis/podspec"
@@ -15,7 +16,7 @@ import (
 // Settings are those of the controller's flags.
 type Settings struct {
 	// Tolerance is how far the ratio of usage and target may be from 1 without a
-	// change.
+	// change, unless the autoscaler has a tolerance of its own.
 	Tolerance float64
 	// CPUInitialization is how long after its start the processor usage of a pod
 	// counts only while it is ready, and InitialReadiness how long after its start an
@@ -39,6 +40,8 @@ type Target struct {
 	// Pods are those that its selector selects.
 	Pods []*corev1.Pod
 	Now  time.Time
+	// Behavior is that of the autoscaler, nil if it has none.
+	Behavior *autoscalingv2.HorizontalPodAutoscalerBehavior
 	Settings
 }
 
@@ -150,7 +153,22 @@ func propose(t *Target, g groups, ratio func(map[string]int64) (float64, Proposa
 	return p, nil
 }
 
-func (t *Target) tolerates(ratio float64) bool { return math.Abs(1-ratio) <= t.Tolerance }
+// tolerates reports whether the ratio of usage and target is so near to 1 that nothing
+// changes. The behavior may have a tolerance for each direction (KEP-4951).
+func (t *Target) tolerates(ratio float64) bool {
+	down, up := t.Tolerance, t.Tolerance
+	if b := t.Behavior; b != nil {
+		down, up = toleranceOf(b.ScaleDown, down), toleranceOf(b.ScaleUp, up)
+	}
+	return 1-down <= ratio && ratio <= 1+up
+}
+
+func toleranceOf(rules *autoscalingv2.HPAScalingRules, otherwise float64) float64 {
+	if rules == nil || rules.Tolerance == nil {
+		return otherwise
+	}
+	return rules.Tolerance.AsApproximateFloat64()
+}
 
 func ceil(n float64) int32 {
 	if n >= math.MaxInt32 {

@@ -22,6 +22,7 @@ import (
 //	target REPLICAS [STATUS]         the scale; STATUS is REPLICAS
 //	pod NAME [request=QUANTITY] [used=QUANTITY] [phase=P] [deleting] [started=AGO] [ready=AGO|unready=AGO] [sampled=AGO]
 //	                                 the pod has no metric without used; it started 1h ago and is ready since
+//	behavior                         the autoscaler's, as continuation lines
 //	utilization PERCENT [CONTAINER]  prints the proposal for the processor usage
 //	average QUANTITY [custom]        prints the proposal for an average usage, of the processor or a custom metric
 //	value USAGE TARGET               prints the proposal for a value of an object
@@ -60,11 +61,10 @@ func (w *world) handle(c golden.Command) string {
 	case "limits":
 		w.limits = Limits{Min: w.number(c.Args[0]), Max: w.number(c.Args[1])}
 		if c.Body != "" {
-			w.limits.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{}
-			if err := yaml.UnmarshalStrict([]byte(c.Body), w.limits.Behavior); err != nil {
-				w.t.Fatal(err)
-			}
+			w.limits.Behavior = w.behavior(c.Body)
 		}
+	case "behavior":
+		w.target.Behavior = w.behavior(c.Body)
 	case "advance":
 		w.target.Now = w.target.Now.Add(w.duration(c.Args[0]))
 	case "propose":
@@ -176,6 +176,14 @@ func (w *world) pod(name string, words []string) {
 	}
 	pod.Status.StartTime, pod.Status.Conditions = &started, []corev1.PodCondition{ready}
 	w.target.Pods = append(w.target.Pods, pod)
+}
+
+func (w *world) behavior(text string) *autoscalingv2.HorizontalPodAutoscalerBehavior {
+	b := &autoscalingv2.HorizontalPodAutoscalerBehavior{}
+	if err := yaml.UnmarshalStrict([]byte(text), b); err != nil {
+		w.t.Fatal(err)
+	}
+	return b
 }
 
 func (w *world) number(text string) int32 {
