@@ -31,7 +31,7 @@ func TestPermanentErrorsSayWhatToCorrect(t *testing.T) {
 		"server not ready":                  {apierrors.NewServiceUnavailable("not yet"), ""},
 		"server without leases":             {apierrors.NewGenericServerResponse(404, "get", leases, "", "", 0, false), ""},
 		"unknown user":                      {apierrors.NewUnauthorized("no"), "the API server at https://server rejects the credentials: the certificate or token belongs to another cluster, or is no longer valid"},
-		"user without permissions":          {apierrors.NewForbidden(leases, "manager", errors.New("no")), "the user lacks the permissions of system:kube-controller-manager: "},
+		"user without permissions":          {apierrors.NewForbidden(leases, "manager", errors.New("no")), "the user lacks the permissions of system:svc-controller-manager: "},
 		"another cluster's server":          {request(x509.UnknownAuthorityError{}), "the certificate of https://server is not trusted: x509: certificate signed by unknown authority; check that the file belongs to this cluster"},
 		"another machine's server":          {request(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "server"}), "the certificate of https://server is not trusted: "},
 		"expired certificate of the server": {request(x509.CertificateInvalidError{Reason: x509.Expired}), "the certificate of https://server is not trusted: "},

@@ -12,8 +12,9 @@ import (
 	"svc.dev/svc/controllers/controller"
 )
 
-// User is the user name of the controllers at the API server.
-const User = "system:kube-controller-manager"
+// User is the user name of the controllers at the API server. It is not that of
+// kube-controller-manager, whose default role allows more than the controllers declare.
+const User = "system:svc-controller-manager"
 
 // Rules returns all permissions of User: those of every controller, enabled or not,
 // and those of the manager itself.

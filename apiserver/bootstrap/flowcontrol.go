@@ -14,6 +14,8 @@ import (
 	defaults "k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 	flowcontrolv1client "k8s.io/client-go/kubernetes/typed/flowcontrol/v1"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apiserver/pki"
 )
 
 // flowControlManager owns the fields of the objects that EnsureFlowControl
@@ -76,10 +78,27 @@ func flowSchemas() configuration[*flowcontrolv1.FlowSchema] {
 	type schema = flowcontrolv1.FlowSchema
 	return configuration[*schema]{
 		mandatory: defaults.MandatoryFlowSchemas,
-		suggested: defaults.SuggestedFlowSchemas,
+		suggested: append(ofControllers(), defaults.SuggestedFlowSchemas...),
 		copy:      (*schema).DeepCopy,
 		setSpec:   func(into, from *schema) { into.Spec = *from.Spec.DeepCopy() },
 		sameSpec:  func(wanted, current *schema) bool { return equality.Semantic.DeepEqual(wanted.Spec, current.Spec) },
+	}
+}
+
+// ofControllers returns the flow schemas of svc's controllers: they have the priority of
+// kube-controller-manager, whose flow schemas name its own user.
+func ofControllers() []*flowcontrolv1.FlowSchema {
+	as := func(name string, like *flowcontrolv1.FlowSchema) *flowcontrolv1.FlowSchema {
+		schema := like.DeepCopy()
+		schema.Name = name
+		schema.Spec.Rules[0].Subjects = []flowcontrolv1.Subject{
+			{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: pki.ControllersClient}},
+		}
+		return schema
+	}
+	return []*flowcontrolv1.FlowSchema{
+		as("svc-leader-election", defaults.SuggestedFlowSchemaSystemLeaderElection),
+		as("svc-controller-manager", defaults.SuggestedFlowSchemaKubeControllerManager),
 	}
 }
 

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -9,6 +10,8 @@ import (
 	defaults "k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apiserver/pki"
 )
 
 func TestFlowControlChanges(t *testing.T) {
@@ -89,7 +92,7 @@ func TestFlowControlIsWrittenAndRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := len(defaults.MandatoryFlowSchemas) + len(defaults.SuggestedFlowSchemas); len(schemas.Items) != want {
+	if want := len(defaults.MandatoryFlowSchemas) + len(defaults.SuggestedFlowSchemas) + 2; len(schemas.Items) != want { // those of svc's controllers
 		t.Errorf("%d flow schemas, want %d", len(schemas.Items), want)
 	}
 	levels, err := client.FlowcontrolV1().PriorityLevelConfigurations().List(t.Context(), metav1.ListOptions{})
@@ -98,6 +101,20 @@ func TestFlowControlIsWrittenAndRemoved(t *testing.T) {
 	}
 	if want := len(defaults.MandatoryPriorityLevelConfigurations) + len(defaults.SuggestedPriorityLevelConfigurations); len(levels.Items) != want {
 		t.Errorf("%d priority levels, want %d", len(levels.Items), want)
+	}
+}
+
+func TestControllersHaveThePriorityOfKubeControllerManager(t *testing.T) {
+	level := map[string]string{}
+	for _, schema := range flowSchemas().suggested {
+		for _, subject := range schema.Spec.Rules[0].Subjects {
+			if subject.User != nil && subject.User.Name == pki.ControllersClient {
+				level[schema.Name] = schema.Spec.PriorityLevelConfiguration.Name
+			}
+		}
+	}
+	if want := map[string]string{"svc-controller-manager": "workload-high", "svc-leader-election": "leader-election"}; !maps.Equal(level, want) {
+		t.Errorf("got %v, want %v", level, want)
 	}
 }
 

@@ -7,6 +7,7 @@
 //	apiserver-kubelet-client  the API server's client certificate for nodes
 //	admin                     a client certificate in system:masters
 //	controller-manager        the controllers' client certificate
+//	svc-up                    the client certificate of `svc up` for objects of this machine
 //	node                      this machine's client certificate, if it is a node
 //	node-serving              its serving certificate
 //	front-proxy-ca            the request-header authority, which signs the aggregator's certificate
@@ -206,6 +207,7 @@ func (p *PKI) leaves(servingNames []string) []leaf {
 		{want: server("apiserver", "kube-apiserver", servingNames)},
 		{client("admin", "svc-admin", user.SystemPrivilegedGroup), p.cfg.ConnectionFile},
 		{client("controller-manager", ControllersClient), p.cfg.ControllersFile},
+		{want: client("svc-up", UpClient)},
 		{want: client("apiserver-kubelet-client", NodesClient)},
 	}
 	if name := p.cfg.NodeName; name != "" {
@@ -221,9 +223,12 @@ func (p *PKI) leaves(servingNames []string) []leaf {
 // https://kubernetes.io/docs/reference/access-authn-authz/node
 func nodeUser(name string) string { return "system:node:" + name }
 
-// ControllersClient is the common name of the controllers' client certificate:
-// the user that Kubernetes' bootstrap policy names.
-const ControllersClient = "system:kube-controller-manager"
+// ControllersClient is the common name of the controllers' client certificate. No
+// default role is bound to this user.
+const ControllersClient = "system:svc-controller-manager"
+
+// UpClient is the common name of the client certificate of `svc up` itself.
+const UpClient = "system:svc-up"
 
 // NodesClient is the common name of the API server's client certificate for nodes:
 // the user to whom kubeadm grants rights there.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 )
@@ -24,12 +25,12 @@ func TestFilesThatALaterStartReplaces(t *testing.T) {
 	}{
 		{name: "nothing after a day", after: day},
 		{name: "nothing shortly before leaves expire soon", after: leafLifetime - leafRenewal - day},
-		{name: "leaves that expire soon", after: leafLifetime - leafRenewal + day, replaced: []string{"apiserver.crt", "admin.crt", "controller-manager.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
-		{name: "leaves that have expired", after: 2 * leafLifetime, replaced: []string{"apiserver.crt", "admin.crt", "controller-manager.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
+		{name: "leaves that expire soon", after: leafLifetime - leafRenewal + day, replaced: []string{"apiserver.crt", "admin.crt", "controller-manager.crt", "svc-up.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
+		{name: "leaves that have expired", after: 2 * leafLifetime, replaced: []string{"apiserver.crt", "admin.crt", "controller-manager.crt", "svc-up.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
 		{name: "all certificates when the authorities expire soon", after: authorityLifetime - authorityRenewal + day,
-			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
+			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "svc-up.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
 		{name: "all certificates when the clock was set back", after: -30 * day,
-			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
+			replaced: []string{"ca.crt", "front-proxy-ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "svc-up.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "connection", "controllers"}},
 		{name: "the serving certificate when the machine has another name", change: func(_ *testing.T, e *environment) {
 			e.names = []string{"other", "192.0.2.7"}
 		}, replaced: []string{"apiserver.crt"}},
@@ -80,6 +81,38 @@ func TestFilesThatALaterStartReplaces(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTheCertificateOfAnotherUserIsReplaced opens a directory in which the controllers'
+// certificate names the user of kube-controller-manager, as svc made it formerly.
+func TestTheCertificateOfAnotherUserIsReplaced(t *testing.T) {
+	e := newEnvironment(t)
+	p := e.open(t)
+	ca, _, err := p.ensure(authority("ca", "svc-ca"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.ensure(client("controller-manager", "system:kube-controller-manager"), ca); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.certificate(t, "controller-manager").Subject.CommonName; got != "system:kube-controller-manager" {
+		t.Fatalf("the controllers are %s", got)
+	}
+	key := e.read(t, "controller-manager.key")
+	e.open(t)
+	if got := e.certificate(t, "controller-manager").Subject.CommonName; got != ControllersClient {
+		t.Errorf("the controllers are %s", got)
+	}
+	if e.read(t, "controller-manager.key") != key {
+		t.Error("the key was replaced")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", e.cfg.ControllersFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(config.CertData) != e.read(t, "controller-manager.crt") {
+		t.Error("the controllers' kubeconfig does not have the new certificate")
 	}
 }
 

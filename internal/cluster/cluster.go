@@ -16,6 +16,7 @@ import (
 
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/pki"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/internal/component"
 	"svc.dev/svc/internal/datadir"
@@ -67,6 +68,8 @@ func New(c Config) (*Cluster, error) {
 	if len(c.Server.ServiceAccounts.Issuers) == 0 {
 		c.Server.ServiceAccounts.Issuers = []string{tokenIssuer}
 	}
+	c.Server.Authorization.Components = append(c.Server.Authorization.Components,
+		authorization.Grant{User: pki.UpClient, Rules: append(dnsRules(), podAccessRules()...)})
 	if err := GrantComponents(c.Server); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -38,7 +39,7 @@ func (d *dnsService) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(d.keys.client("admin"))
+	client, err := kubernetes.NewForConfig(d.keys.client("svc-up"))
 	if err != nil {
 		return err
 	}
@@ -60,6 +61,14 @@ func (*dnsService) Failed() <-chan error { return nil }
 
 // Stop implements component.Component.
 func (*dnsService) Stop() error { return nil }
+
+// dnsRules are the permissions of ensureDNS.
+func dnsRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{dns.ServiceKey().Name}, Verbs: []string{"get"}},
+	}
+}
 
 // ensureDNS creates the service if there is none. It never changes it: pods keep its
 // address, and users may have another one.

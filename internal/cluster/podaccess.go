@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -44,6 +45,17 @@ type podBridge interface {
 	PodRangesChanged() <-chan struct{}
 }
 
+// podAccessRules are the permissions of bootstrap.Endpoints.
+func podAccessRules() []rbacv1.PolicyRule {
+	change := []string{"create", "delete", "get", "list", "update"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"}},
+		{APIGroups: []string{""}, Resources: []string{"endpoints"}, Verbs: []string{"create", "get", "update"}},
+		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: change},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: change},
+	}
+}
+
 // podAccessInterval is how often the bridge, the listeners and the endpoints are repaired.
 const podAccessInterval = 5 * time.Minute
 
@@ -54,7 +66,7 @@ func (p *podAccess) start(ctx context.Context, pods podBridge) error {
 		return nil
 	}
 	var err error
-	if p.client, err = kubernetes.NewForConfig(p.keys.client("admin")); err != nil {
+	if p.client, err = kubernetes.NewForConfig(p.keys.client("svc-up")); err != nil {
 		return err
 	}
 	step := bootstrap.Step{

@@ -60,7 +60,7 @@ const day = 24 * time.Hour
 // The names of the cluster's certificates.
 var (
 	authorities = []string{"ca", "front-proxy-ca"}
-	leaves      = []string{"apiserver", "apiserver-kubelet-client", "admin", "controller-manager", "front-proxy-client"}
+	leaves      = []string{"apiserver", "apiserver-kubelet-client", "admin", "controller-manager", "svc-up", "front-proxy-client"}
 )
 
 // TestCertificatesAreRenewedWithoutADroppedRequest renews all certificates of a cluster

@@ -56,10 +56,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	dir, err := launch.TempDir()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
-	// Without a mode, controllers have the rights that they declare and no others: with
-	// RBAC they would also have those of Kubernetes' role for their user. The latest
-	// release has all fields that they act on.
-	server, err = launch.Up(ctx, filepath.Join(dir, "data"), append(auditFlags(dir), "--controllers=", "--authorization-mode=", "--release=latest")...)
+	// The latest release has all fields that the controllers act on.
+	server, err = launch.Up(ctx, filepath.Join(dir, "data"), append(auditFlags(dir), "--controllers=", "--release=latest")...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		code, err := server.Stop(launch.Patience)

@@ -30,6 +30,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/controllers"
 	"svc.dev/svc/test/launch"
 )
 
@@ -76,7 +77,7 @@ func TestManagersWithInvalidCredentialsReportTheReason(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	host := server.Config.Host
 	end := time.Now().Add(-time.Minute)
-	expired, expiredKey := certificate(t, server, "system:kube-controller-manager", end)
+	expired, expiredKey := certificate(t, server, controllers.User, end)
 	stranger, strangerKey := certificate(t, server, "stranger", time.Now().Add(time.Hour))
 	for _, tc := range []struct {
 		rule, file, want string
@@ -85,7 +86,7 @@ func TestManagersWithInvalidCredentialsReportTheReason(t *testing.T) {
 		{"a server of another cluster", connectionOf(t, host, manager.CAData, manager.CertData, manager.KeyData), "the certificate of " + host + " is not trusted: ", nil},
 		{"a user of another cluster", connectionOf(t, host, authority, manager.CertData, manager.KeyData), "rejects the credentials: the certificate or token belongs to another cluster, or is no longer valid", nil},
 		{"an expired certificate", connectionOf(t, host, authority, expired, expiredKey), "the client certificate expired on " + end.UTC().Format(time.RFC3339), nil},
-		{"a user without permissions", connectionOf(t, host, authority, stranger, strangerKey), `the user lacks the permissions of system:kube-controller-manager: leases.coordination.k8s.io "kube-controller-manager" is forbidden: User "stranger" cannot get`, nil},
+		{"a user without permissions", connectionOf(t, host, authority, stranger, strangerKey), `the user lacks the permissions of system:svc-controller-manager: leases.coordination.k8s.io "kube-controller-manager" is forbidden: User "stranger" cannot get`, nil},
 		{"a port that is in use", connection(server), "--secure-port: " + portOf(t, server.Config) + " is in use", []string{"--secure-port=" + portOf(t, server.Config)}},
 	} {
 		t.Run(tc.rule, func(t *testing.T) {
