@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
@@ -15,23 +17,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/versions"
 )
+
+// policies are the versions of the kind; releases before 1.30 have the others, which are
+// not served by default.
+var policies = []versions.Version[policy]{
+	versions.Of[policy](),
+	versions.Alike[policy, admissionv1beta1.ValidatingAdmissionPolicy](),
+	versions.Alike[policy, admissionv1alpha1.ValidatingAdmissionPolicy](),
+}
+
+type policy = admissionv1.ValidatingAdmissionPolicy
 
 // New declares the controller.
 func New() controller.Controller {
+	kinds := versions.Objects(policies)
 	return controller.Controller{
 		Name:    "validatingadmissionpolicy-status",
 		Aliases: []string{"validatingadmissionpolicy-status-controller"},
 		Newer:   true,
-		Reads:   []client.Object{&admissionv1.ValidatingAdmissionPolicy{}},
+		Reads:   kinds[:1],
+		Older:   kinds[1:],
 		Permissions: []rbacv1.PolicyRule{
-			controller.Can("admissionregistration.k8s.io", []string{"validatingadmissionpolicies/status"}, []string{"patch"}),
+			controller.Can("admissionregistration.k8s.io", []string{"validatingadmissionpolicies/status"}, []string{"update"}),
 		},
 		Setup: setup,
 	}
 }
 
 func setup(_ context.Context, env *controller.Env) error {
+	version, _, err := versions.Served(policies, env.Served)
+	if err != nil {
+		return err
+	}
 	found, err := discovery.NewDiscoveryClientForConfig(env.Manager.GetConfig())
 	if err != nil {
 		return err
@@ -39,28 +58,27 @@ func setup(_ context.Context, env *controller.Env) error {
 	checker := &validating.TypeChecker{SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: found}, RestMapper: env.Client.RESTMapper()}
 	// One at a time: the environment of an expression is large.
 	return controller.Run(env, controller.Options{Name: "validatingadmissionpolicy-status", Workers: 1},
-		&reconciler{env.Client, checker.Check}, controller.For(&admissionv1.ValidatingAdmissionPolicy{}))
+		&reconciler{versions.Client[policy]{Client: env.Client, Version: version}, checker.Check}, controller.For(version.Object))
 }
 
 // reconciler reads policies, and alone writes their status.
 type reconciler struct {
-	client client.Client
-	check  func(*admissionv1.ValidatingAdmissionPolicy) []admissionv1.ExpressionWarning
+	policies versions.Client[policy]
+	check    func(*policy) []admissionv1.ExpressionWarning
 }
 
 // Reconcile checks a policy that has changed since it was checked.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	policy := &admissionv1.ValidatingAdmissionPolicy{}
-	if err := r.client.Get(ctx, req.NamespacedName, policy); err != nil {
+	policy, err := r.policies.Get(ctx, req.NamespacedName)
+	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if policy.DeletionTimestamp != nil || policy.Status.ObservedGeneration >= policy.Generation {
 		return reconcile.Result{}, nil
 	}
-	before := policy.DeepCopy()
 	policy.Status.ObservedGeneration = policy.Generation
 	policy.Status.TypeChecking = &admissionv1.TypeChecking{ExpressionWarnings: r.check(policy)}
-	if err := r.client.Status().Patch(ctx, policy, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.policies.UpdateStatus(ctx, policy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(fmt.Errorf("status of validating admission policy %s: %w", policy.Name, err))
 	}
 	return reconcile.Result{}, nil

@@ -56,4 +56,24 @@ var _ = Describe("svc up --release", func() {
 			return pod.Spec.NodeName, err
 		}).WithContext(ctx).Should(Equal("n"))
 	})
+
+	DescribeTable("checks the types of validating admission policies of a version before v1", func(ctx SpecContext, release, version string) {
+		dir, err := launch.TempDir()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(os.RemoveAll, dir)
+		up, err := launch.Up(ctx, filepath.Join(dir, "data"), "--release="+release, "--node=false", "--controllers=validatingadmissionpolicy-status",
+			"--feature-gates=ValidatingAdmissionPolicy=true", "--runtime-config=admissionregistration.k8s.io/"+version)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(up.Kill)
+		kubectl := &sandbox{Kubectl: launch.Kubectl{Kubeconfig: up.Kubeconfig, Home: dir, Namespace: "default"}}
+		kubectl.pipe(`{apiVersion: admissionregistration.k8s.io/`+version+`, kind: ValidatingAdmissionPolicy, metadata: {name: p}, spec: {
+			matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]},
+			validations: [{expression: "object.spec.replicas > 0"}, {expression: "object.spec.replicas > 'many'"}]}}`, "create", "-f", "-")
+		Eventually(kubectl.out("", "get", "validatingadmissionpolicies."+version+".admissionregistration.k8s.io", "p",
+			"-o", "jsonpath={.status.observedGeneration} {.status.typeChecking.expressionWarnings[*].fieldRef}")).Should(Equal("1 spec.validations[1].expression"))
+	},
+		Entry(nil, "1.28", "v1beta1"),
+		Entry(nil, "1.28", "v1alpha1"),
+		Entry(nil, "1.29", "v1beta1"),
+	)
 })
