@@ -20,6 +20,7 @@ import (
 	"svc.dev/svc/apiserver/bootstrap"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/registry/registrytest"
+	"svc.dev/svc/apiserver/release"
 )
 
 // TestTheServerCreatesItsRolesAsRequestsWould writes the default roles and bindings by
@@ -72,7 +73,7 @@ func newRoleServer(t *testing.T) (*registrytest.Stack, kubernetes.Interface) {
 
 func ensureRoles(t *testing.T, client kubernetes.Interface, create bootstrap.Create) {
 	t.Helper()
-	if err := bootstrap.RolesStep(client, create).Ensure(t.Context()); err != nil {
+	if err := bootstrap.RolesStep(client, create, release.Newest).Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

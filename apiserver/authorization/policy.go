@@ -8,6 +8,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"svc.dev/svc/apiserver/release"
 )
 
 // policy is the table of the default roles; its head describes the format.
@@ -31,24 +33,30 @@ type DefaultRole struct {
 	Subjects []rbacv1.Subject
 }
 
-// DefaultRoles returns the default roles of Kubernetes. An error is one of the
-// table.
-func DefaultRoles() ([]DefaultRole, error) { return parsePolicy(policy) }
+// DefaultRoles returns the default roles of a release of Kubernetes. An error is one of
+// the table.
+func DefaultRoles(of release.Release) ([]DefaultRole, error) { return parsePolicy(policy, of) }
 
-func parsePolicy(table string) ([]DefaultRole, error) {
+func parsePolicy(table string, of release.Release) ([]DefaultRole, error) {
 	var roles []DefaultRole
+	absent := false // of the release is the role of the present line
 	for i, line := range strings.Split(table, "\n") {
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		var err error
+		words, exists, err := existsIn(words, of)
+		isRole := words[0] == "role"
+		if isRole {
+			absent = !exists
+		}
 		switch {
-		case words[0] == "role":
+		case err != nil || absent:
+		case isRole:
 			roles, err = appendRole(roles, words[1:])
 		case len(roles) == 0:
 			err = errors.New("a line before the first role")
-		default:
+		case exists:
 			err = roles[len(roles)-1].add(words)
 		}
 		if err != nil {
@@ -56,6 +64,17 @@ func parsePolicy(table string) ([]DefaultRole, error) {
 		}
 	}
 	return roles, nil
+}
+
+// existsIn returns the words of a line without the releases at its end, and reports
+// whether the release has it.
+func existsIn(words []string, of release.Release) (rest []string, exists bool, err error) {
+	last := len(words) - 2
+	if last < 1 || words[last] != "since" && words[last] != "before" {
+		return words, true, nil
+	}
+	limit, err := release.Parse(words[last+1])
+	return words[:last], of.Before(limit) == (words[last] == "before"), err
 }
 
 func appendRole(roles []DefaultRole, words []string) ([]DefaultRole, error) {

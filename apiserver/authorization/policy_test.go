@@ -8,12 +8,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"svc.dev/svc/apiserver/release"
 )
 
 func defaultRole(t *testing.T, name string) DefaultRole {
 	t.Helper()
-	roles, err := DefaultRoles()
+	roles, err := DefaultRoles(release.Newest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,10 +30,20 @@ func defaultRole(t *testing.T, name string) DefaultRole {
 }
 
 func TestDefaultRolesAreSound(t *testing.T) {
-	roles, err := DefaultRoles()
-	if err != nil {
-		t.Fatal(err)
+	for minor := release.Oldest.Minor; minor <= release.Newest.Minor; minor++ {
+		of := release.Release{Major: 1, Minor: minor}
+		t.Run(of.String(), func(t *testing.T) {
+			roles, err := DefaultRoles(of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkRoles(t, roles)
+		})
 	}
+}
+
+func checkRoles(t *testing.T, roles []DefaultRole) {
+	t.Helper()
 	seen := map[string]bool{}
 	aggregated := map[string]bool{}
 	for _, role := range roles {
@@ -55,6 +68,41 @@ func TestDefaultRolesAreSound(t *testing.T) {
 				if !aggregated[label] {
 					t.Errorf("%s aggregates the label %s, which no role has", key, label)
 				}
+			}
+		}
+	}
+}
+
+// TestRolesFollowTheRelease has roles and rules that a release of Kubernetes has added or
+// removed; test/peers/access compares all of them with those of 1.36.
+func TestRolesFollowTheRelease(t *testing.T) {
+	for _, test := range []struct {
+		role                  string
+		verb, group, resource string
+		before, since         int // minor releases; 0 is none
+	}{
+		{"cluster-admin", "get", "", "pods", 0, 0},
+		{"system:aggregate-to-edit", "create", "resource.k8s.io", "resourceclaims", 0, 34},
+		{"system:aggregate-to-view", "list", "events.k8s.io", "events", 0, 35},
+		{"system:cluster-trust-bundle-discovery", "list", "certificates.k8s.io", "clustertrustbundles", 0, 37},
+		{"system:controller:resource-claim-controller", "get", "", "pods", 0, 34},
+		{"system:controller:resource-claim-controller", "update", "resource.k8s.io", "resourceclaims/binding", 0, 36},
+		{"system:controller:persistent-volume-binder", "get", "", "secrets", 32, 0},
+		{"system:controller:node-controller", "list", "networking.k8s.io", "clustercidrs", 30, 0},
+		{"system:controller:validatingadmissionpolicy-status-controller", "list", "admissionregistration.k8s.io", "validatingadmissionpolicies", 0, 30},
+	} {
+		for minor := release.Oldest.Minor; minor <= release.Newest.Minor; minor++ {
+			roles, err := DefaultRoles(release.Release{Major: 1, Minor: minor})
+			if err != nil {
+				t.Fatal(err)
+			}
+			resource, subresource, _ := strings.Cut(test.resource, "/")
+			request := authorizer.AttributesRecord{Verb: test.verb, APIGroup: test.group, Resource: resource, Subresource: subresource, ResourceRequest: true}
+			got := slices.ContainsFunc(roles, func(r DefaultRole) bool {
+				return r.Name == test.role && slices.ContainsFunc(r.Rules, func(rule rbacv1.PolicyRule) bool { return Allows(rule, request) })
+			})
+			if want := minor >= test.since && (test.before == 0 || minor < test.before); got != want {
+				t.Errorf("at 1.%d %s allows to %s %s %s: %v, want %v", minor, test.role, test.verb, test.group, test.resource, got, want)
 			}
 		}
 	}
@@ -92,8 +140,9 @@ func TestALineThatIsInvalidIsNamed(t *testing.T) {
 		"role a\n  bind user\n":             `policy.txt:2: invalid subject of role a: ["user"]`,
 		"role a\n  get core pods name x\n":  "policy.txt:2: invalid line of role a",
 		"role a\n  record-events always \n": "policy.txt:2: invalid line of role a",
+		"role a since 1.x\n":                "policy.txt:1: ",
 	} {
-		if _, err := parsePolicy(line); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := parsePolicy(line, release.Default); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", line, err, want)
 		}
 	}
@@ -102,7 +151,7 @@ func TestALineThatIsInvalidIsNamed(t *testing.T) {
 // TestRolesHaveWhatUsersMayDoWithoutThem: the mode RBAC takes nothing away.
 func TestRolesHaveWhatUsersMayDoWithoutThem(t *testing.T) {
 	bound := func(groups ...string) []rbacv1.PolicyRule {
-		roles, err := DefaultRoles()
+		roles, err := DefaultRoles(release.Newest)
 		if err != nil {
 			t.Fatal(err)
 		}

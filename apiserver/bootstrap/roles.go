@@ -11,19 +11,20 @@ import (
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/release"
 )
 
 // Create writes a new object, as a typed client of the newest version would. It returns
 // the error AlreadyExists if there is one of its name.
 type Create func(ctx context.Context, obj runtime.Object) error
 
-// RolesStep returns the step of the mode RBAC that writes the default roles and
-// their bindings. It runs once at the start: missing rules and subjects are added,
+// RolesStep returns the step of the mode RBAC that writes the default roles of a release
+// and their bindings. It runs once at the start: missing rules and subjects are added,
 // further ones stay, and so does everything with the annotation
 // rbac.authorization.kubernetes.io/autoupdate=false.
-func RolesStep(client kubernetes.Interface, create Create) Step {
+func RolesStep(client kubernetes.Interface, create Create, of release.Release) Step {
 	return Step{Name: "rbac/bootstrap-roles", Ensure: func(ctx context.Context) error {
-		roles, err := authorization.DefaultRoles()
+		roles, err := authorization.DefaultRoles(of)
 		if err != nil {
 			return err
 		}

@@ -11,12 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"svc.dev/svc/apiserver/release"
 )
 
 // ensureRoles runs the step, and fails the test with its error.
 func ensureRoles(t *testing.T, client *fake.Clientset) {
 	t.Helper()
-	if err := RolesStep(client, createWith(client)).Ensure(t.Context()); err != nil {
+	if err := RolesStep(client, createWith(client), release.Default).Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -120,15 +120,15 @@ func clusterRules() (string, error) {
 }
 
 // machineRole returns the manifest of the role of the machines of the fleet and of what
-// grants it to those that join by a token of the host: Kubernetes' roles of nodes and the
-// rules of certificates of pods and of network policies, in the names of the domain but for
+// grants it to those that join by a token of the host: Kubernetes' roles of nodes, of the
+// newest release, and the rules of network policies, in the names of the domain but for
 // requests of certificates of machines, which are the host's, and the fleet's address.
 func machineRole() (string, error) {
 	names, err := groupdomain.New(groupDomain)
 	if err != nil {
 		return "", err
 	}
-	defaults, err := authorization.DefaultRoles()
+	defaults, err := authorization.DefaultRoles(release.Newest)
 	if err != nil {
 		return "", err
 	}
@@ -140,11 +140,10 @@ func machineRole() (string, error) {
 	}
 	rules = inDomain(merged(rules), names, nil)
 	for i, rule := range rules {
-		if rule.APIGroups[0] == names.Public(certificatesv1.GroupName) {
+		if rule.APIGroups[0] == names.Public(certificatesv1.GroupName) && slices.Equal(rule.Resources, []string{"certificatesigningrequests"}) {
 			rules[i].APIGroups = []string{certificatesv1.GroupName}
 		}
 	}
-	rules = append(rules, inDomain(authorization.OfCertificates(), names, nil)...)
 	return manifest("from Kubernetes' roles of nodes", clusterRole("svc-machine", append(rules, toAddress(names))...),
 		groupBinding("svc-machine", fleetaddress.MachineGroup(groupDomain), "svc-machine"),
 		groupBinding("svc-machine-bootstrapper", fleetaddress.BootstrapGroup, "system:node-bootstrapper"))
