@@ -66,7 +66,7 @@ func validateWanted(path *field.Path, w wanted) field.ErrorList {
 	} else {
 		errs = append(errs, resource.Invalid(path.Child("deviceClassName"), w.class, apivalidation.NameIsDNSSubdomain(w.class, false))...)
 	}
-	errs = append(errs, validateSelectors(path.Child("selectors"), w.selectors)...)
+	errs = append(errs, validateSelectors(path.Child("selectors"), w.selectors, false)...)
 	count := path.Child("count")
 	switch w.mode {
 	case resourcev1.DeviceAllocationModeAll:
@@ -83,10 +83,15 @@ func validateWanted(path *field.Path, w wanted) field.ErrorList {
 	return append(errs, each(path.Child("tolerations"), w.tolerations, resourcev1.DeviceTolerationsMaxLength, validateToleration)...)
 }
 
-func validateSelectors(path *field.Path, selectors []resourcev1.DeviceSelector) field.ErrorList {
+// validateSelectors validates selectors, and compiles their expressions unless they are
+// stored already.
+func validateSelectors(path *field.Path, selectors []resourcev1.DeviceSelector, stored bool) field.ErrorList {
 	return each(path, selectors, resourcev1.DeviceSelectorsMaxSize, func(at *field.Path, s *resourcev1.DeviceSelector) field.ErrorList {
 		if s.CEL == nil {
 			return field.ErrorList{field.Required(at.Child("cel"), "")}
+		}
+		if stored {
+			return nil
 		}
 		return validateExpression(at.Child("cel", "expression"), s.CEL.Expression)
 	})

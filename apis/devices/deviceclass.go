@@ -5,6 +5,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta1 "k8s.io/api/resource/v1beta1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/podspec"
@@ -17,17 +18,22 @@ var deviceClasses = resource.Type[*resourcev1.DeviceClass]{
 		resource.Alike[resourcev1.DeviceClass, resourcev1beta2.DeviceClass](),
 		resource.Alike[resourcev1.DeviceClass, resourcev1beta1.DeviceClass](),
 	},
-	Validate:   validateClass,
-	Generation: true,
+	ValidateCreate: func(c *resourcev1.DeviceClass) field.ErrorList { return validateClass(c, nil) },
+	ValidateUpdate: validateClass,
+	Generation:     true,
 	Columns: []resource.Column[*resourcev1.DeviceClass]{
 		resource.Name[*resourcev1.DeviceClass](),
 		resource.Age[*resourcev1.DeviceClass](),
 	},
 }
 
-func validateClass(c *resourcev1.DeviceClass) field.ErrorList {
+// validateClass validates a class, which replaces old unless that is nil. Selectors that
+// are all as they were are not compiled, so that a class which an earlier version of the
+// server has stored can be updated.
+func validateClass(c, old *resourcev1.DeviceClass) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := validateSelectors(path.Child("selectors"), c.Spec.Selectors)
+	stored := old != nil && equality.Semantic.DeepEqual(c.Spec.Selectors, old.Spec.Selectors)
+	errs := validateSelectors(path.Child("selectors"), c.Spec.Selectors, stored)
 	errs = append(errs, each(path.Child("config"), c.Spec.Config, resourcev1.DeviceConfigMaxSize, func(at *field.Path, conf *resourcev1.DeviceClassConfiguration) field.ErrorList {
 		return validateConfiguration(at, &conf.DeviceConfiguration)
 	})...)

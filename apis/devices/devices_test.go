@@ -43,6 +43,22 @@ spec:
 	})
 }
 
+func TestDeviceClass(t *testing.T) {
+	const bad = `spec: {selectors: [{cel: {expression: 'gone'}}, {cel: {expression: 'true'}}]}`
+	refused := []string{"spec.selectors[0].cel.expression: Invalid value: \"gone\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'gone' (in container '')\n | gone\n | ^"}
+	resourcetest.Rules(t, deviceClasses, `
+metadata: {name: gpu}
+spec: {selectors: [{cel: {expression: 'device.driver == "a"'}}, {cel: {expression: 'true'}}]}
+`, []resourcetest.Rule{
+		{Name: "a class is accepted"},
+		{Name: "an expression is compiled", Change: bad, Want: refused},
+		{Name: "an expression that changes is compiled", Change: bad, Update: true, Want: refused},
+		{Name: "an expression that was stored is not compiled", Change: bad + "\nmetadata: {labels: {a: b}}", Was: bad, Update: true},
+		{Name: "a stored expression is compiled when another one changes", Change: bad, Update: true, Want: refused,
+			Was: `spec: {selectors: [{cel: {expression: 'gone'}}, {cel: {expression: 'false'}}]}`},
+	})
+}
+
 func TestResourceSlice(t *testing.T) {
 	resourcetest.Rules(t, resourceSlices, `
 metadata: {name: a}
