@@ -110,7 +110,7 @@ var _ = Describe("certificates", Ordered, func() {
 			// The second request is the node's own.
 			joining = as(certificate, key)
 			_, err = joining.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}, metav1.CreateOptions{})
-			Expect(err).To(MatchError(ContainSubstring(`node "joins" may only have objects of its own name`)))
+			Expect(err).To(MatchError(ContainSubstring(`node "joins" is not allowed to modify node`)))
 		}
 	})
 

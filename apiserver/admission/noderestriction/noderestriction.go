@@ -82,7 +82,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		node, found = strings.CutPrefix(who.GetName(), authnode.UserPrefix)
 	}
 	if !found || node == "" {
-		return admission.NewForbidden(a, fmt.Errorf("user %q is in the group of nodes, but its name does not begin with %s", who.GetName(), authnode.UserPrefix))
+		return admission.NewForbidden(a, fmt.Errorf("could not determine node from user %q", who.GetName()))
 	}
 	var err error
 	if a.GetOperation() == admission.Create {
@@ -102,7 +102,7 @@ func (p *plugin) create(ctx context.Context, node string, a admission.Attributes
 	case *corev1.Node:
 		return nodeCreation(node, made)
 	case *storagev1.CSINode:
-		return ofName(node, made)
+		return csiNode(node, made)
 	case *coordinationv1.Lease:
 		return lease(node, made)
 	case *corev1.Pod:
@@ -112,13 +112,9 @@ func (p *plugin) create(ctx context.Context, node string, a admission.Attributes
 	case *certificatesv1.PodCertificateRequest:
 		return p.certificateRequest(ctx, node, a, made)
 	case *policyv1.Eviction:
-		return p.boundTo(ctx, node, a.GetNamespace(), a.GetName(), "")
+		return p.eviction(ctx, node, a.GetNamespace(), a.GetName())
 	case *authenticationv1.TokenRequest:
-		ref := made.Spec.BoundObjectRef
-		if ref == nil || ref.Kind != "Pod" || ref.UID == "" {
-			return fmt.Errorf("node %q may only ask for tokens that are bound to a pod, by name and UID", node)
-		}
-		return p.boundTo(ctx, node, a.GetNamespace(), ref.Name, string(ref.UID))
+		return p.token(ctx, node, a.GetNamespace(), made.Spec.BoundObjectRef)
 	}
 	return nil
 }
@@ -133,7 +129,7 @@ func (p *plugin) change(node string, a admission.Attributes) error {
 	case *coordinationv1.Lease:
 		return lease(node, old)
 	case *storagev1.CSINode:
-		return ofName(node, old)
+		return csiNode(node, old)
 	case *corev1.Node:
 		return nodeChange(node, a, old)
 	case *corev1.Pod:
@@ -150,35 +146,49 @@ func (p *plugin) change(node string, a admission.Attributes) error {
 	return nil
 }
 
-// boundTo returns an error unless the pod is bound to the node and has the UID. An
-// empty UID matches every pod.
-func (p *plugin) boundTo(ctx context.Context, node, namespace, name, uid string) error {
+// eviction returns an error unless the pod is bound to the node.
+func (p *plugin) eviction(ctx context.Context, node, namespace, name string) error {
 	pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err == nil && pod.Spec.NodeName != node {
+		err = fmt.Errorf("node %s can only evict pods with spec.nodeName set to itself", node)
+	}
+	return err
+}
+
+// token returns an error unless a token is bound to a pod, by name and UID, that is bound
+// to the node.
+func (p *plugin) token(ctx context.Context, node, namespace string, ref *authenticationv1.BoundObjectReference) error {
+	switch {
+	case ref == nil || ref.Kind != "Pod" || ref.Name == "":
+		return errors.New("node requested token not bound to a pod")
+	case ref.UID == "":
+		return errors.New("node requested token with a pod binding without a uid")
+	}
+	pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case err != nil:
 		return err
-	case uid != "" && string(pod.UID) != uid:
-		return fmt.Errorf("the UID of pod %q is %s and not %s", name, pod.UID, uid)
+	case pod.UID != ref.UID:
+		return fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID)
 	case pod.Spec.NodeName != node:
-		return notOn(node, pod)
+		return errors.New("node requested token bound to a pod scheduled on a different node")
 	}
 	return nil
 }
 
-func notOn(node string, pod *corev1.Pod) error {
-	return fmt.Errorf("node %q may only act on its own pods: %s/%s is not bound to it", node, pod.Namespace, pod.Name)
-}
-
 func lease(node string, l *coordinationv1.Lease) error {
-	if l.Namespace != corev1.NamespaceNodeLease {
-		return fmt.Errorf("node %q may only have a lease in the namespace %s", node, corev1.NamespaceNodeLease)
+	switch {
+	case l.Namespace != corev1.NamespaceNodeLease:
+		return fmt.Errorf("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
+	case l.Name != node:
+		return errors.New("can only access node lease with the same name as the requesting node")
 	}
-	return ofName(node, l)
+	return nil
 }
 
-func ofName(node string, object metav1.Object) error {
-	if object.GetName() != node {
-		return fmt.Errorf("node %q may only have objects of its own name, and not %q", node, object.GetName())
+func csiNode(node string, n *storagev1.CSINode) error {
+	if n.Name != node {
+		return errors.New("can only access CSINode with the same name as the requesting node")
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ func TestAMirrorPodIsOwnedByItsNodeAndRefersToNothing(t *testing.T) {
 		change func(*corev1.Pod)
 		want   string
 	}{
-		{"none", func(p *corev1.Pod) { p.OwnerReferences = nil }, `node "a" can only create pods with a single owner reference set to itself`},
+		{"none", func(p *corev1.Pod) { p.OwnerReferences = nil }, `node "a" can only create pods with an owner reference set to itself`},
 		{"another kind", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Pod" }, `node "a" can only create pods with an owner reference set to itself`},
 		{"another node", func(p *corev1.Pod) { p.OwnerReferences[0].Name = "b" }, `node "a" can only create pods with an owner reference set to itself`},
 		{"no controller", func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, `node "a" can only create pods with a controller owner reference set to itself`},
@@ -243,7 +243,7 @@ func TestANodeDoesNotDrawPodsToItself(t *testing.T) {
 		{"an owner less", labelled(), owned, `node "a" is not allowed to modify ownerReferences`},
 		{"an owner that stays", owned, owned, ""},
 		{"a taint less", labelled(), tainted, `node "a" is not allowed to modify taints`},
-		{"another node", other, other, `node "a" may only have objects of its own name, and not "b"`},
+		{"another node", other, other, `node "a" is not allowed to modify node "b"`},
 	} {
 		operation, old := admission.Create, runtime.Object(nil)
 		if test.old != nil {
@@ -265,6 +265,11 @@ func TestANodeChangesOnlyTheStatusOfPodsAndClaims(t *testing.T) {
 	claimed.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu"}}
 	if got, want := admit(t, admission.Update, "status", claimed, pod("mine", "a", nil)), `node "a" cannot update resource claim statuses`; got != want {
 		t.Errorf("resource claims of a pod: %q, want %q", got, want)
+	}
+	extended := pod("mine", "a", nil)
+	extended.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "gpu"}
+	if got, want := admit(t, admission.Update, "status", extended, pod("mine", "a", nil)), `node "a" cannot update extended resource claim status`; got != want {
+		t.Errorf("the claim of extended resources of a pod: %q, want %q", got, want)
 	}
 	old := &corev1.PersistentVolumeClaim{ObjectMeta: meta("ns", "c")}
 	resized := old.DeepCopy()

@@ -14,8 +14,8 @@ import (
 
 // nodeCreation returns an error unless the node may create its Node so.
 func nodeCreation(node string, made *corev1.Node) error {
-	if err := ofName(node, made); err != nil {
-		return err
+	if made.Name != node {
+		return notItself(node, made)
 	}
 	if len(made.OwnerReferences) > 0 {
 		return fmt.Errorf("node %q is not allowed to set ownerReferences", node)
@@ -31,10 +31,12 @@ func nodeCreation(node string, made *corev1.Node) error {
 // not meant for it; one that set an owner could have the garbage collector delete its Node,
 // and register again without them (CVE-2025-5187).
 func nodeChange(node string, a admission.Attributes, old *corev1.Node) error {
-	err := ofName(node, old)
+	if old.Name != node {
+		return notItself(node, old)
+	}
 	changed, updated := a.GetObject().(*corev1.Node)
-	if err != nil || !updated {
-		return err
+	if !updated {
+		return nil
 	}
 	if !equality.Semantic.DeepEqual(changed.Spec.Taints, old.Spec.Taints) {
 		return fmt.Errorf("node %q is not allowed to modify taints", node)
@@ -46,6 +48,10 @@ func nodeChange(node string, a admission.Attributes, old *corev1.Node) error {
 		return errors.New("is not allowed to modify labels: " + strings.Join(forbidden, ", "))
 	}
 	return nil
+}
+
+func notItself(node string, other *corev1.Node) error {
+	return fmt.Errorf("node %q is not allowed to modify node %q", node, other.Name)
 }
 
 // forbiddenLabels returns the labels that differ and that a node must not set, change or

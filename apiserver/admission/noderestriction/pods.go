@@ -17,8 +17,12 @@ import (
 // owned by it (KEP-1314), and refers to no objects of the API: a node would get access
 // to them.
 func (p *plugin) mirror(ctx context.Context, node string, pod *corev1.Pod) error {
-	if _, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirrors || pod.Spec.NodeName != node {
-		return fmt.Errorf("node %q may only create mirror pods (annotation %s) that are bound to it", node, corev1.MirrorPodAnnotationKey)
+	_, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case !mirrors:
+		return fmt.Errorf("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
+	case pod.Spec.NodeName != node:
+		return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)
 	}
 	if err := p.ownedBy(ctx, node, pod.OwnerReferences); err != nil {
 		return err
@@ -48,7 +52,10 @@ func (p *plugin) mirror(ctx context.Context, node string, pod *corev1.Pod) error
 
 // ownedBy returns an error unless the only owner is the node, as the controller.
 func (p *plugin) ownedBy(ctx context.Context, node string, owners []metav1.OwnerReference) error {
-	if len(owners) != 1 {
+	switch {
+	case len(owners) == 0:
+		return fmt.Errorf("node %q can only create pods with an owner reference set to itself", node)
+	case len(owners) > 1:
 		return fmt.Errorf("node %q can only create pods with a single owner reference set to itself", node)
 	}
 	owner := owners[0]
@@ -75,11 +82,13 @@ func podChange(node string, a admission.Attributes, old *corev1.Pod) error {
 	if otherUID(a, old) {
 		return nil
 	}
-	if old.Spec.NodeName != node {
-		return notOn(node, old)
-	}
 	changed, updated := a.GetObject().(*corev1.Pod)
-	if !updated {
+	switch own := old.Spec.NodeName == node; {
+	case !updated && !own:
+		return fmt.Errorf("node %q can only delete pods with spec.nodeName set to itself", node)
+	case !own:
+		return fmt.Errorf("node %q can only update pod status for pods with spec.nodeName set to itself", node)
+	case !updated:
 		return nil
 	}
 	if !maps.Equal(changed.Labels, old.Labels) {
@@ -87,6 +96,9 @@ func podChange(node string, a admission.Attributes, old *corev1.Pod) error {
 	}
 	if !equality.Semantic.DeepEqual(changed.Status.ResourceClaimStatuses, old.Status.ResourceClaimStatuses) {
 		return fmt.Errorf("node %q cannot update resource claim statuses", node)
+	}
+	if !equality.Semantic.DeepEqual(changed.Status.ExtendedResourceClaimStatus, old.Status.ExtendedResourceClaimStatus) {
+		return fmt.Errorf("node %q cannot update extended resource claim status", node)
 	}
 	return nil
 }
