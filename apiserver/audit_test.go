@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -205,6 +206,38 @@ func TestASlowAuditWebhookThatRefusesAtFirstGetsEveryRequestUnderLoad(t *testing
 			r.stop(t)
 			seen.check(t, names)
 		})
+	}
+}
+
+// TestAuditLevelRequestAndStageResponseStarted records requests without their responses,
+// and a watch when it begins.
+func TestAuditLevelRequestAndStageResponseStarted(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "audit.log")
+	o, _ := newOptions(t)
+	o.Audit.PolicyFile = write(t, `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
+		{"level": "Request", "users": ["admin"], "resources": [{"group": "", "resources": ["configmaps"]}]}, {"level": "None"}]}`)
+	o.Audit.LogOptions.Path = log
+	r := start(t, o)
+	const path = "/api/v1/namespaces/default/configmaps"
+	if code, body := r.do(t, http.MethodPost, path, `{"metadata": {"name": "a"}, "data": {"k": "v"}}`, false); code != http.StatusCreated {
+		t.Fatalf("%d %s", code, body)
+	}
+	if code, body := r.get(t, path+"?watch=true&timeoutSeconds=1", false); code != http.StatusOK || !strings.Contains(body, `"name":"a"`) {
+		t.Fatalf("%d %s", code, body)
+	}
+	r.stop(t)
+	var got []string
+	for _, e := range auditEvents(t, log) {
+		got = append(got, fmt.Sprintf("%s %s %s", e.Verb, e.Level, e.Stage))
+		if (e.RequestObject != nil) != (e.Verb == "create") || e.ResponseObject != nil {
+			t.Errorf("%s: request %v, response %v", got[len(got)-1], e.RequestObject, e.ResponseObject)
+		}
+		if e.Verb == "create" && !strings.Contains(string(e.RequestObject.Raw), `"data":{"k":"v"}`) {
+			t.Errorf("the request is %s", e.RequestObject.Raw)
+		}
+	}
+	if want := []string{"create Request ResponseComplete", "watch Request ResponseStarted", "watch Request ResponseComplete"}; !slices.Equal(got, want) {
+		t.Errorf("recorded %v, want %v", got, want)
 	}
 }
 
