@@ -13,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 // reviewer is a webhook that allows the users in a list.
@@ -167,11 +169,44 @@ func TestTheFileIsReloaded(t *testing.T) {
 			t.Fatalf("want %v: %v", want, err)
 		}
 	}
+	succeeded, failed := reloads(t, "success"), reloads(t, "failure")
+	counted := func(status string, want float64) {
+		t.Helper()
+		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			return reloads(t, status) == want, nil
+		}); err != nil {
+			t.Fatalf("%v reloads are counted as %s, want %v", reloads(t, status), status, want)
+		}
+	}
 	replace(head + "- {type: AlwaysDeny, name: none}\n")
 	await(authorizer.DecisionNoOpinion)
+	counted("success", succeeded+1)
 	replace(head + "- {type: RBAC, name: roles}\n") // cannot be added: the previous one stays
+	counted("failure", failed+1)
+	await(authorizer.DecisionNoOpinion)
 	replace(head + "- {type: AlwaysAllow, name: all}\n")
 	await(authorizer.DecisionAllow)
+	counted("success", succeeded+2)
+}
+
+// reloads returns the metric of reloads with a status.
+func reloads(t *testing.T, status string) float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "apiserver_authorization_config_controller_automatic_reloads_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "status" && l.GetValue() == status }) {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
 }
 
 func TestAReloadThatIsRefusedChangesNothing(t *testing.T) {

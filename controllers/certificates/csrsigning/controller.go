@@ -29,15 +29,7 @@ const (
 
 // New declares the controller.
 func New() controller.Controller {
-	o := &options{duration: 365 * 24 * time.Hour}
-	for _, s := range []struct{ signer, flag string }{
-		{certificatesv1.KubeAPIServerClientSignerName, "kube-apiserver-client"},
-		{certificatesv1.KubeAPIServerClientKubeletSignerName, "kubelet-client"},
-		{certificatesv1.KubeletServingSignerName, "kubelet-serving"},
-		{legacySigner, "legacy-unknown"},
-	} {
-		o.own = append(o.own, files{signer: s.signer, flag: "cluster-signing-" + s.flag})
-	}
+	o := newOptions()
 	sign := controller.Can(certificatesv1.GroupName, []string{"signers"}, []string{"sign"})
 	for _, own := range o.own {
 		sign.ResourceNames = append(sign.ResourceNames, own.signer)
@@ -64,6 +56,19 @@ type options struct {
 	all      files
 	own      []files
 	duration time.Duration
+}
+
+func newOptions() *options {
+	o := &options{duration: 365 * 24 * time.Hour}
+	for _, s := range []struct{ signer, flag string }{
+		{certificatesv1.KubeAPIServerClientSignerName, "kube-apiserver-client"},
+		{certificatesv1.KubeAPIServerClientKubeletSignerName, "kubelet-client"},
+		{certificatesv1.KubeletServingSignerName, "kubelet-serving"},
+		{legacySigner, "legacy-unknown"},
+	} {
+		o.own = append(o.own, files{signer: s.signer, flag: "cluster-signing-" + s.flag})
+	}
+	return o
 }
 
 // files are those of a signer's authority, in PEM.

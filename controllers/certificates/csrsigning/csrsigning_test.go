@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,18 +60,10 @@ func authorityFiles(t *testing.T, end time.Time) files {
 // csr returns a request for a user's certificate that has the conditions.
 func csr(t *testing.T, conditions ...certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "ann", Organization: []string{"dev"}}}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	made := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "ann"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			Request:    requestOf(t, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "ann", Organization: []string{"dev"}}}),
 			SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
 		},
 	}
@@ -80,12 +73,31 @@ func csr(t *testing.T, conditions ...certificatesv1.RequestConditionType) *certi
 	return made
 }
 
-// signed reconciles a request, and returns it and its certificate, nil without one.
+// requestOf returns a request with a new key, in PEM.
+func requestOf(t *testing.T, template *x509.CertificateRequest) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}
+
+// signed is signedBy with the authority of one signer.
 func signed(t *testing.T, request *certificatesv1.CertificateSigningRequest, f files) (*certificatesv1.CertificateSigningRequest, *x509.Certificate) {
 	t.Helper()
+	return signedBy(t, request, map[string]files{certificatesv1.KubeAPIServerClientSignerName: f})
+}
+
+// signedBy reconciles a request, and returns it and its certificate, nil without one.
+func signedBy(t *testing.T, request *certificatesv1.CertificateSigningRequest, signers map[string]files) (*certificatesv1.CertificateSigningRequest, *x509.Certificate) {
+	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(request).WithStatusSubresource(request).Build()
-	r := &reconciler{client: c, now: func() time.Time { return now }, longest: 365 * 24 * time.Hour,
-		signers: map[string]files{certificatesv1.KubeAPIServerClientSignerName: f}}
+	r := &reconciler{client: c, now: func() time.Time { return now }, longest: 365 * 24 * time.Hour, signers: signers}
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)}); err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +141,64 @@ func TestOnlyApprovedRequestsOfTheSignerAreSigned(t *testing.T) {
 				t.Errorf("the certificate is %+v", certificate)
 			}
 		})
+	}
+}
+
+// TestEachSignerHasAnAuthorityOfItsOwn names an authority for each signer by its flags, and
+// one for all that signs nothing then.
+func TestEachSignerHasAnAuthorityOfItsOwn(t *testing.T) {
+	o := newOptions()
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.addFlags(fs)
+	set := func(flag string) files {
+		t.Helper()
+		f := authorityFiles(t, now.AddDate(10, 0, 0))
+		for name, value := range map[string]string{flag + "-cert-file": f.cert, flag + "-key-file": f.key} {
+			if err := fs.Set(name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return f
+	}
+	set("cluster-signing")
+	flags := map[string]string{
+		certificatesv1.KubeAPIServerClientSignerName:        "cluster-signing-kube-apiserver-client",
+		certificatesv1.KubeAPIServerClientKubeletSignerName: "cluster-signing-kubelet-client",
+		certificatesv1.KubeletServingSignerName:             "cluster-signing-kubelet-serving",
+		legacySigner:                                        "cluster-signing-legacy-unknown",
+	}
+	authorities := map[string]files{}
+	for signer, flag := range flags {
+		authorities[signer] = set(flag)
+	}
+	if errs := o.validate(); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	node := pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}
+	for signer := range flags {
+		request := csr(t, certificatesv1.CertificateApproved)
+		request.Spec.SignerName = signer
+		switch signer {
+		case certificatesv1.KubeAPIServerClientKubeletSignerName:
+			request.Spec.Request = requestOf(t, &x509.CertificateRequest{Subject: node})
+			request.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
+		case certificatesv1.KubeletServingSignerName:
+			request.Spec.Request = requestOf(t, &x509.CertificateRequest{Subject: node, DNSNames: []string{"n1"}})
+			request.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}
+		}
+		answer, certificate := signedBy(t, request, o.picked())
+		if certificate == nil {
+			t.Fatalf("%s: %+v", signer, answer.Status.Conditions)
+		}
+		for of, f := range authorities {
+			own, err := readAuthority(f.cert, f.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := certificate.CheckSignatureFrom(own.cert); (err == nil) != (of == signer) {
+				t.Errorf("%s, by the authority of %s: %v", signer, of, err)
+			}
+		}
 	}
 }
 
