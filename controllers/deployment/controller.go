@@ -32,7 +32,7 @@ func New() controller.Controller {
 		Aliases: []string{"deployment-controller"},
 		Reads:   []client.Object{&appsv1.Deployment{}, &appsv1.ReplicaSet{}, &corev1.Pod{}},
 		Permissions: []rbacv1.PolicyRule{
-			controller.Can("apps", []string{"deployments/status"}, []string{"update"}),
+			controller.Can("apps", []string{"deployments", "deployments/status"}, []string{"update"}),
 			controller.Can("apps", []string{"deployments/finalizers"}, []string{"update"}),
 			controller.Can("apps", []string{"replicasets"}, []string{"create", "patch", "delete"}),
 		},

@@ -29,7 +29,7 @@ import (
 // reconciler reads deployments and their replica sets, and for the strategy
 // Recreate their pods. It creates, scales and deletes the replica sets of
 // deployments. It is the only writer of the status and the revision of
-// deployments.
+// deployments, and rolls back those whose annotation requests it.
 type reconciler struct {
 	client   client.Client
 	live     client.Reader
@@ -67,6 +67,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if back := rollout.RollBack(d, sets); back != nil {
+		return r.rollBack(ctx, back)
+	}
 	running, err := r.running(ctx, d, sets)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -88,6 +91,21 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: plan.After}, nil
+}
+
+// rollBack writes a deployment that a client has requested to be rolled back. The event of
+// the write enqueues it for the rollout.
+func (r *reconciler) rollBack(ctx context.Context, back *rollout.Rollback) (reconcile.Result, error) {
+	d := back.Deployment
+	err := r.client.Update(ctx, d)
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: minSyncInterval}, nil // another client has just written it
+	case err != nil:
+		return reconcile.Result{}, client.IgnoreNotFound(fmt.Errorf("roll back deployment %s: %w", klog.KObj(d), err))
+	}
+	r.recorder.Event(d, back.EventType, back.Reason, back.Message)
+	return reconcile.Result{}, nil
 }
 
 // candidates returns the replica sets of the namespace that the deployment

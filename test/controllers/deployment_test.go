@@ -60,6 +60,12 @@ var _ = Describe("deployment", func() {
 		Expect(in(ctx, "rollout", "history", "deployment/web")).To(MatchRegexp(`2 +second\n3 +<none>`))
 		Expect(in(ctx, "get", "replicasets", "-o", "jsonpath={.items[*].metadata.annotations.deployment\\.kubernetes\\.io/revision-history}")).To(Equal("1"))
 
+		By("the annotation of the API's first versions rolls back, too")
+		in(ctx, "annotate", "deployment/web", "deprecated.deployment.rollback.to=2")
+		Eventually(imagesOf(ctx, ns)).Should(Equal(map[string]int{"web:2": 4}))
+		Expect(in(ctx, "rollout", "history", "deployment/web")).To(MatchRegexp(`3 +<none>\n4 +second`))
+		Eventually(func() string { return in(ctx, "describe", "deployment", "web") }).Should(MatchRegexp(`Normal +DeploymentRollback +\S+ +deployment-controller +Rolled back deployment "web" to revision 2`))
+
 		in(ctx, "rollout", "restart", "deployment/web")
 		in(ctx, "rollout", "status", "deployment/web", "--timeout=5m")
 		Expect(in(ctx, "get", "replicasets", "--no-headers")).To(HaveLines(3))
