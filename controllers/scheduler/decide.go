@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
@@ -24,11 +25,14 @@ type core struct {
 	snapshot *decision.Snapshot
 	queue    *queue.Queue
 	choose   func(n int) int
+	now      func() time.Time
 
 	// assumed are the pods that next has assigned to a node, until a watch confirms
 	// the binding or failed reverts it. The snapshot has them. In the queue they are
 	// in flight, or wait for their claims.
 	assumed map[types.UID]*corev1.Pod
+	// binding are the times since which assumed pods wait for their claims.
+	binding map[types.UID]time.Time
 }
 
 // step is what to do for a pod: bind its claims, if there are any, or bind it to the
@@ -60,7 +64,9 @@ func newCore(config *configfile.Config, now func() time.Time, choose func(n int)
 		snapshot: decision.NewSnapshot(),
 		queue:    queue.New(now),
 		choose:   choose,
+		now:      now,
 		assumed:  map[types.UID]*corev1.Pod{},
+		binding:  map[types.UID]time.Time{},
 	}
 	for _, profile := range config.Profiles {
 		c.names.Insert(profile.SchedulerName)
@@ -91,7 +97,7 @@ func (c *core) next() (step, bool) {
 	}
 	if d.Node == "" {
 		c.forget(pod.UID)
-		c.queue.Wait(pod.UID, queue.Events(d.WokenBy))
+		c.queue.Wait(pod.UID, queue.Events(d.WokenBy), queue.MaxWait)
 		next.message, next.release = d.Message(), d.Release
 		if d.Nodes > 0 {
 			next.preemption = c.preempt(pod, &d)
@@ -99,6 +105,13 @@ func (c *core) next() (step, bool) {
 		if why := next.preemption.Message; why != "" {
 			next.message += " preemption: " + why
 		}
+		return next, true
+	}
+	within, err := c.awaitClaims(pod, d.Claims)
+	if err != nil {
+		c.forget(pod.UID)
+		c.queue.Retry(pod.UID)
+		next.err = err
 		return next, true
 	}
 	c.snapshot.Nominate(pod, "")
@@ -112,7 +125,7 @@ func (c *core) next() (step, bool) {
 	if len(d.Claims) > 0 {
 		// The pod stays assumed until its claims are bound, and is then scheduled
 		// again.
-		c.queue.Wait(pod.UID, queue.Events(decision.OwnClaimChanged))
+		c.queue.Wait(pod.UID, queue.Events(decision.OwnClaimChanged), within)
 	}
 	if len(d.Claims) > 0 || before != nil {
 		c.snapshot.AssumeClaims(&assumed, d.Claims)
@@ -120,6 +133,26 @@ func (c *core) next() (step, bool) {
 	c.snapshot.AssumeDevices(&assumed, d.Devices)
 	next.assumed, next.claims, next.devices = &assumed, d.Claims, d.Devices
 	return next, true
+}
+
+// awaitClaims returns how long a pod still waits for its claims to be bound, or an error
+// if they have not been in time.
+func (c *core) awaitClaims(pod *corev1.Pod, claims []decision.ClaimDecision) (time.Duration, error) {
+	if len(claims) == 0 {
+		delete(c.binding, pod.UID)
+		return 0, nil
+	}
+	now, timeout := c.now(), c.snapshot.BindTimeout(pod)
+	since, waits := c.binding[pod.UID]
+	if !waits {
+		since = now
+		c.binding[pod.UID] = now
+	}
+	left := since.Add(timeout).Sub(now)
+	if left <= 0 {
+		return 0, fmt.Errorf("binding volumes: claim %s was not bound within %s", claims[0].Claim, timeout)
+	}
+	return left, nil
 }
 
 // failed reverts a step that failed. The pod is retried, unless it has been
@@ -140,6 +173,7 @@ func (c *core) forget(uid types.UID) bool {
 		return false
 	}
 	delete(c.assumed, uid)
+	delete(c.binding, uid)
 	c.snapshot.RemovePod(assumed)
 	c.wake(decision.PodGone)
 	if c.snapshot.ForgetClaims(assumed) {
@@ -186,6 +220,7 @@ func (c *core) podBound(before, pod *corev1.Pod) {
 		c.forget(pod.UID) // another scheduler has bound it
 	}
 	delete(c.assumed, pod.UID)
+	delete(c.binding, pod.UID)
 	c.snapshot.ForgetClaims(pod)
 	c.snapshot.SetPod(pod)
 	c.wake(decision.PodEvents(before, pod))

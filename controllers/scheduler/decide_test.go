@@ -439,3 +439,30 @@ func TestOnlyEventsOfItsOwnClaimsRetryAPodThatWaitsForThem(t *testing.T) {
 	c.core.claimChanged(newClaim("a"), nil)
 	c.expect(`a: persistentvolumeclaim "a" not found`)
 }
+
+func TestAPodWaitsForItsClaimsNoLongerThanItsProfileAllows(t *testing.T) {
+	c := newCluster(t)
+	profile := decision.DefaultProfile("default-scheduler")
+	profile.BindTimeout = time.Minute
+	c.core.snapshot.SetProfiles(profile)
+	c.class("example.com/disks")
+	c.core.claimChanged(nil, newClaim("data"))
+	c.node("n", nil)
+	c.pod("a", uses("data"))
+	c.expect("a -> n data=")
+	for _, name := range []string{"b", "c"} {
+		c.pod(name, nil)
+	}
+	c.expect("b -> n", "c: 1 Insufficient cpu")
+	c.now = c.now.Add(30 * time.Second)
+	c.core.claimChanged(newClaim("data"), newClaim("data"))
+	c.expect("a -> n data=")
+	if next, ok := c.core.queue.Next(); !ok || !next.Equal(c.now.Add(30*time.Second)) {
+		t.Errorf("the next decision is at %v, now is %v", next, c.now)
+	}
+	c.now = c.now.Add(30 * time.Second)
+	// Others get its resources.
+	c.expect("a: binding volumes: claim data was not bound within 1m0s", "c -> n")
+	c.now = c.now.Add(time.Minute)
+	c.expect("a: 1 Insufficient cpu")
+}

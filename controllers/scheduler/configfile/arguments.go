@@ -3,6 +3,7 @@ package configfile
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -15,7 +16,7 @@ import (
 )
 
 // configurable are the plugins that have arguments.
-var configurable = sets.New("DefaultPreemption", "InterPodAffinity", "NodeAffinity", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread")
+var configurable = sets.New("DefaultPreemption", "InterPodAffinity", "NodeAffinity", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "VolumeBinding")
 
 // arguments applies the arguments of a plugin.
 func (p *parser) arguments(path *field.Path, c *configv1.PluginConfig, profile *decision.Profile) {
@@ -40,6 +41,14 @@ func (p *parser) arguments(path *field.Path, c *configv1.PluginConfig, profile *
 		p.fit(at, args, profile)
 	case *configv1.PodTopologySpreadArgs:
 		p.spread(at, args, profile)
+	case *configv1.VolumeBindingArgs:
+		if args.BindTimeoutSeconds != nil {
+			p.within(at.Child("bindTimeoutSeconds"), *args.BindTimeoutSeconds, 1, 86400)
+			profile.BindTimeout = time.Duration(*args.BindTimeoutSeconds) * time.Second
+		}
+		if len(args.Shape) > 0 {
+			p.unsupported(at.Child("shape"), "nodes are not scored by the capacity of their volumes")
+		}
 	default:
 		if configurable.Has(c.Name) {
 			p.errs = append(p.errs, field.Required(at, "the arguments of the plugin"))

@@ -57,6 +57,8 @@ profiles:
     args: {resources: [{name: cpu}, {name: memory}, {name: example.com/gpu}]}
   - name: DefaultPreemption
     args: {minCandidateNodesPercentage: 20, minCandidateNodesAbsolute: 5}
+  - name: VolumeBinding
+    args: {bindTimeoutSeconds: 30}
   - name: NodeAffinity
     args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: Exists}]}]}}}
 `))
@@ -76,7 +78,7 @@ profiles:
 		t.Error(got)
 	}
 	if !packing.IgnoredGroups.Has("example.com") || packing.RequiredWeight != 7 || !packing.IgnorePreferred || !packing.ListDefaulting ||
-		len(packing.DefaultConstraints) != 1 || len(packing.Balanced) != 3 || packing.MinCandidatePercentage != 20 || packing.MinCandidates != 5 || packing.AddedAffinity == nil {
+		len(packing.DefaultConstraints) != 1 || len(packing.Balanced) != 3 || packing.MinCandidatePercentage != 20 || packing.MinCandidates != 5 || packing.BindTimeout != 30*time.Second || packing.AddedAffinity == nil {
 		t.Errorf("got %+v", packing)
 	}
 }
@@ -143,8 +145,11 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"other extension points", header + "profiles:\n- plugins:\n    preScore:\n      disabled: [{name: '*'}]\n", []string{":5: profiles[0].plugins.preScore: Forbidden: unsupported: plugins are enabled and disabled at multiPoint"}},
 		{"what cannot be disabled", header + "profiles:\n- plugins:\n    multiPoint:\n      disabled: [{name: DefaultBinder}]\n", []string{":6: profiles[0].plugins.multiPoint.disabled[0].name: Forbidden: unsupported: DefaultBinder cannot be disabled"}},
 		{"what the manager has", header + "leaderElection: {leaderElect: true}\nclientConnection: {qps: 5}\n", []string{":3: leaderElection: Forbidden", ":4: clientConnection: Forbidden"}},
-		{"arguments of other plugins", header + "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {bindTimeoutSeconds: 5}\n", []string{
-			":5: profiles[0].pluginConfig[0].name: Forbidden: unsupported: VolumeBinding has no arguments here"}},
+		{"arguments of other plugins", header + "profiles:\n- pluginConfig:\n  - name: DynamicResources\n    args: {filterTimeout: 5s}\n", []string{
+			":5: profiles[0].pluginConfig[0].name: Forbidden: unsupported: DynamicResources has no arguments here"}},
+		{"arguments of volumes", header + "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {bindTimeoutSeconds: 0, shape: [{utilization: 0, score: 1}]}\n", []string{
+			":6: profiles[0].pluginConfig[0].args.bindTimeoutSeconds: Invalid value: 0: must be from 1 to 86400",
+			":6: profiles[0].pluginConfig[0].args.shape: Forbidden: unsupported: nodes are not scored"}},
 		{"arguments", header + `profiles:
 - pluginConfig:
   - name: NodeResourcesFit

@@ -1,6 +1,8 @@
 package decision
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
@@ -46,13 +48,16 @@ type Profile struct {
 	// MinCandidatePercentage and MinCandidates are how many of the nodes that preemption
 	// may free are tried at least.
 	MinCandidatePercentage, MinCandidates int
+
+	// BindTimeout is how long a pod waits for its claims to be bound.
+	BindTimeout time.Duration
 }
 
 // DefaultProfile returns the default profile of kube-scheduler.
 func DefaultProfile(schedulerName string) *Profile {
 	p := &Profile{
 		SchedulerName: schedulerName, Weights: map[string]int64{}, RequiredWeight: 1,
-		MinCandidatePercentage: 10, MinCandidates: 100,
+		MinCandidatePercentage: 10, MinCandidates: 100, BindTimeout: 10 * time.Minute,
 	}
 	for _, s := range scores {
 		p.Weights[s.name] = s.weight
@@ -115,6 +120,9 @@ func (s *Snapshot) SetProfiles(profiles ...*Profile) {
 	}
 	s.first = profiles[0]
 }
+
+// BindTimeout returns how long a pod waits for its claims to be bound.
+func (s *Snapshot) BindTimeout(pod *corev1.Pod) time.Duration { return s.profileOf(pod).BindTimeout }
 
 // profileOf returns the profile of a pod.
 func (s *Snapshot) profileOf(pod *corev1.Pod) *Profile {

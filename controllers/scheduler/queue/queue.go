@@ -229,8 +229,8 @@ func (q *Queue) Pop() *corev1.Pod {
 	return e.pod
 }
 
-// Wait makes a pod wait for one of the events, as no node fits it.
-func (q *Queue) Wait(uid types.UID, events Events) {
+// Wait makes a pod wait for one of the events, but no longer than within or MaxWait.
+func (q *Queue) Wait(uid types.UID, events Events, within time.Duration) {
 	e := q.entries[uid]
 	if e == nil || e.gated {
 		return
@@ -240,7 +240,7 @@ func (q *Queue) Wait(uid types.UID, events Events) {
 	e.unschedulable++
 	e.failed = 0
 	e.backoffEnd = q.now().Add(q.after(e.unschedulable))
-	e.expires = q.now().Add(MaxWait)
+	e.expires = q.now().Add(min(within, MaxWait))
 	e.events = events
 	q.enter(e, q.waiting, ScheduleAttemptFailure)
 	if q.waitingFor[events] == nil {

@@ -22,7 +22,7 @@ import (
 //	set NAME [priority=N] [gated] [label=X]   adds or changes a pod
 //	remove NAME
 //	pop                                       prints the next pod
-//	wait NAME EVENT[,EVENT...]                no node fits the pod
+//	wait NAME EVENT[,EVENT...] [DURATION]     no node fits the pod
 //	retry NAME                                another failure
 //	wake EVENT[,EVENT...] [NAME...]           the pods that the events may help; none means all
 //	advance DURATION                          advances the clock
@@ -71,7 +71,14 @@ func perform(t *testing.T, q *Queue, now *time.Time, command string, args []stri
 		}
 		return "none"
 	case "wait":
-		q.Wait(types.UID(args[0]), parseEvents(args[1]))
+		within := MaxWait
+		if len(args) > 2 {
+			var err error
+			if within, err = time.ParseDuration(args[2]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		q.Wait(types.UID(args[0]), parseEvents(args[1]), within)
 	case "retry":
 		q.Retry(types.UID(args[0]))
 	case "wake":
@@ -190,7 +197,7 @@ func (m *model) step(uid types.UID) string {
 		return m.pop()
 	case 3:
 		if uid := m.pick("inflight"); uid != "" {
-			m.q.Wait(uid, 1<<m.random.IntN(3))
+			m.q.Wait(uid, 1<<m.random.IntN(3), MaxWait)
 			m.pods[uid] = "waiting"
 		}
 	case 4:
