@@ -191,7 +191,7 @@ func (n *node) run(ctx context.Context) error {
 		err = fmt.Errorf("%w: choose other ports with --node-port and --node-healthz-port", err)
 	}
 	n.agent = err == nil
-	if err == nil && n.runtime != nil {
+	if err == nil && n.runtime != nil && !n.runtime.HostNetworkOnly() {
 		return n.access.start(ctx, n.runtime)
 	}
 	return err

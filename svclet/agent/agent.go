@@ -76,6 +76,8 @@ type common struct {
 	shutdown *shutdown.State
 	// network has the rules of the pods' connections; nil if there are none.
 	network *networkpolicy.Enforcer
+	// networkDenied is whether this process may not change the machine's network.
+	networkDenied bool
 }
 
 // tasks are what an agent runs.
@@ -115,6 +117,9 @@ func newAgent(ctx context.Context, c Config, o overrides) (*Agent, error) {
 		return nil, err
 	}
 	base := common{Config: c, name: name, metrics: metrics.New(name, c.Clock), thresholds: thresholds, conditions: &eviction.Conditions{}, shutdown: &shutdown.State{}}
+	if err := base.checkNetworkRights(ctx); err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithCancel(ctx)
 	conn, err := connect(ctx, base)
 	if err != nil {

@@ -21,7 +21,7 @@ func networkPolicies(ctx context.Context, base common, conn connections) (*netwo
 	}
 	switch {
 	case base.NetworkPolicy && conn.clients != nil:
-	case bridge == "":
+	case bridge == "" || base.networkDenied:
 		return nil, tasks{}
 	default:
 		return nil, tasks{before: []func(context.Context){func(ctx context.Context) {

@@ -29,7 +29,7 @@ func podNetwork(ctx context.Context, base common, conn connections) tasks {
 		logger.Error(err, "Pods of this node and of others do not reach each other")
 		o.Warn(podnetwork.NotReached, "Pods of this node and of others do not reach each other: "+err.Error())
 	}
-	if base.Containerd == nil {
+	if base.Containerd == nil || base.networkDenied {
 		return tasks{}
 	}
 	return tasks{before: []func(context.Context){func(ctx context.Context) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"svc.dev/svc/svclet/host"
 )
 
 // prepare creates the directories, and determines what the configuration depends
@@ -44,9 +46,14 @@ func prepare(ctx context.Context, config Config) (settings, error) {
 	if err := config.forgetOtherBoot(); err != nil {
 		return s, err
 	}
-	if s.mayLowerScores, err = hasCapability(unix.CAP_SYS_RESOURCE); err != nil {
+	if s.mayLowerScores, err = host.HasCapability(unix.CAP_SYS_RESOURCE); err != nil {
 		return s, err
 	}
+	may, err := host.MayAdministerNetwork()
+	if err != nil {
+		return s, err
+	}
+	s.hostNetworkOnly = !may
 	s.snapshotter = "overlayfs"
 	if err := tryOverlay(config.root()); err != nil {
 		s.snapshotter = "native"
@@ -88,15 +95,6 @@ func (c Config) forgetOtherBoot() error {
 	}
 	_, err = replaceFile(c.bootFile(), now)
 	return err
-}
-
-func hasCapability(capability uint) (bool, error) {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return false, fmt.Errorf("read the capabilities of this process: %w", err)
-	}
-	return data[capability/32].Effective&(1<<(capability%32)) != 0, nil
 }
 
 // tryOverlay mounts an overlay in dir and unmounts it.

@@ -147,12 +147,16 @@ func (r *Runtime) SetMTU(mtu int) error {
 	return nil
 }
 
+// HostNetworkOnly reports whether only pods with hostNetwork can run, because this process
+// lacks CAP_NET_ADMIN. A warning says so.
+func (r *Runtime) HostNetworkOnly() bool { return r.settings.hostNetworkOnly }
+
 // Masquerade makes connections of pods that leave the machine get its address, or not.
 func (r *Runtime) Masquerade(ctx context.Context, on bool) error {
 	r.networks.Lock()
 	defer r.networks.Unlock()
 	iptables := r.settings.Programs.IPTables
-	if iptables == "" || r.masquerade != nil && *r.masquerade == on {
+	if iptables == "" || r.settings.hostNetworkOnly || r.masquerade != nil && *r.masquerade == on {
 		return nil
 	}
 	ranges, err := r.settings.Ranges()
@@ -199,6 +203,9 @@ func (r *Runtime) network(ctx context.Context, config Config) (warnings []string
 	before, after, err := config.writeNetwork(r.mtu)
 	if err != nil {
 		return nil, fmt.Errorf("configure the network of pods: %w", err)
+	}
+	if r.settings.hostNetworkOnly {
+		return []string{"the capability CAP_NET_ADMIN is missing: only pods with hostNetwork run here, services have no proxy, network policies are not enforced, and there is no network of pods"}, nil
 	}
 	if !config.hasHostPorts() {
 		warnings = append(warnings, "iptables or the CNI plugin portmap is missing: pods have no host ports")

@@ -14,6 +14,9 @@ type settings struct {
 	// mayLowerScores reports whether containerd may lower OOM scores: whether it
 	// has CAP_SYS_RESOURCE.
 	mayLowerScores bool
+	// hostNetworkOnly reports whether only pods with hostNetwork can run: whether containerd
+	// lacks CAP_NET_ADMIN.
+	hostNetworkOnly bool
 }
 
 // oomScore is containerd's OOM score: kubelet gives the same to itself and to its

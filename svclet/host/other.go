@@ -14,6 +14,9 @@ var errLinux = errors.New("only Linux has what svclet needs of its host")
 // Prepare returns an error: it is supported on Linux only.
 func Prepare(context.Context, Options) []error { return []error{errLinux} }
 
+// MayAdministerNetwork returns true: only Linux has capabilities.
+func MayAdministerNetwork() (bool, error) { return true, nil }
+
 // Held is a lock file that is locked.
 type Held struct{}
 

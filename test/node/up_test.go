@@ -1,6 +1,8 @@
 package node
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,6 +43,37 @@ var _ = Describe("svc up", func() {
 		DeferCleanup(p.Kill)
 		Expect(p.Wait(ctx)).To(Equal(1))
 		Expect(p.Output()).To(Equal("svc up: --node=true: only root can run pods\n"))
+	})
+
+	It("runs pods of the host's network without CAP_NET_ADMIN, and reports in one line what is missing", func(ctx SpecContext) {
+		const missing = "svc up: the capability CAP_NET_ADMIN is missing: only pods with hostNetwork run here, services have no proxy, network policies are not enforced, and there is no network of pods\n"
+		cgroup, data := fmt.Sprintf("svct%08x", rand.Uint32()), filepath.Join(newDir(), "data")
+		Expect(launch.MakeCgroup(cgroup)).To(Succeed())
+		p, err := launch.Start(nil, "setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", svc, "up", "--data-dir="+data, "--secure-port="+freePort(),
+			"--node=true", "--node-bridge="+cgroup, "--node-port=0", "--node-healthz-port=0", "--cgroup-root=/"+cgroup)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) {
+			p.Kill()
+			out, err := exec.CommandContext(ctx, svc, "node", "reset", "--data-dir="+data).CombinedOutput()
+			Expect(err).NotTo(HaveOccurred(), "%s", out)
+			Expect(launch.RemoveCgroup(cgroup)).To(Succeed())
+		})
+		Eventually(p.Output).Should(ContainSubstring("Ctrl-C stops it."))
+		k := launch.Kubectl{Kubeconfig: filepath.Join(data, "admin.svcconfig"), Home: newDir()}
+		out, err := exec.CommandContext(ctx, svc, "image", "import", "--data-dir="+data, filepath.Join(dir, "busybox.tar")).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+		Eventually(func() error { // after the service account has been created
+			_, _, err := k.Run(ctx, sleeper("onnode", "hostNetwork: true"), "apply", "--namespace=default", "--filename=-")
+			return err
+		}).Should(Succeed())
+		Eventually(func() (string, error) {
+			out, errOut, err := k.Run(ctx, "", "exec", "--namespace=default", "onnode", "--", "echo", "runs")
+			return out + errOut, err
+		}).Should(Equal("runs\n"))
+
+		By("no error of what the capability is for")
+		Expect(strings.Count(p.Output(), missing)).To(Equal(1), p.Output())
+		Expect(p.Output()).NotTo(Or(ContainSubstring("permitted"), ContainSubstring("ermission denied"), ContainSubstring("nft"), ContainSubstring("iptables")))
 	})
 
 	It("runs only the control plane without a runtime, and reports in one line how to install one", func(ctx SpecContext) {

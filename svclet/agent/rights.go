@@ -1,0 +1,29 @@
+package agent
+
+import (
+	"context"
+
+	"k8s.io/klog/v2"
+
+	"svc.dev/svc/svclet/host"
+	"svc.dev/svc/svclet/podnetwork/plan"
+)
+
+const noNetworkRights = "The capability CAP_NET_ADMIN is missing: services have no proxy, network policies are not enforced, and there is no network of pods"
+
+// checkNetworkRights turns off what an agent without CAP_NET_ADMIN cannot do, and logs it
+// unless the agent's own containerd has said so.
+func (c *common) checkNetworkRights(ctx context.Context) error {
+	if !c.ServiceProxy && !c.NetworkPolicy && c.PodNetwork == plan.None {
+		return nil
+	}
+	may, err := host.MayAdministerNetwork()
+	if err != nil || may {
+		return err
+	}
+	if c.Containerd == nil {
+		klog.FromContext(ctx).Error(nil, noNetworkRights)
+	}
+	c.networkDenied, c.ServiceProxy, c.NetworkPolicy, c.PodNetwork = true, false, false, plan.None
+	return nil
+}
