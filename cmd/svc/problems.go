@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"svc.dev/svc/svclet/node"
 )
 
 // nodeProblems returns a line for each node that is not ready.
@@ -24,6 +26,27 @@ func nodeProblems(nodes []corev1.Node) []string {
 		}
 		if problem != "" {
 			problems = append(problems, problem)
+		}
+	}
+	return problems
+}
+
+// lackProblems returns a line for each thing that a ready node lacks. Of one that is not
+// ready, other lines say what is wrong.
+func lackProblems(nodes []corev1.Node) []string {
+	what := map[corev1.NodeConditionType]string{
+		node.ServiceProxyUnavailable: "has no service proxy",
+		node.ServiceDNSUnavailable:   "has no DNS for services",
+	}
+	var problems []string
+	for _, n := range nodes {
+		if len(nodeProblems([]corev1.Node{n})) > 0 {
+			continue
+		}
+		for _, c := range n.Status.Conditions {
+			if lacks := what[c.Type]; lacks != "" && c.Status == corev1.ConditionTrue {
+				problems = append(problems, because("node "+n.Name+" "+lacks, "", c.Message))
+			}
 		}
 	}
 	return problems

@@ -65,8 +65,8 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Print what runs, where, and what is wrong",
 		Long: `Print what runs on this machine, where, since when and with how much memory, and
-what is wrong: nodes that are not ready, pods that do not run, API services that are not
-available. The exit code is 1 if something is wrong or no svc up runs.`,
+what is wrong: nodes that are not ready or have no service proxy or DNS though they should,
+pods that do not run, API services that are not available. The exit code is 1 if something is wrong or no svc up runs.`,
 		Args: noArguments,
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Print as json.")
@@ -160,7 +160,7 @@ func (s *clusterStatus) ask(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	for _, problems := range [][]string{nodeProblems(nodes.Items), podProblems(pods.Items), serviceProblems(services.Items)} {
+	for _, problems := range [][]string{nodeProblems(nodes.Items), lackProblems(nodes.Items), podProblems(pods.Items), serviceProblems(services.Items)} {
 		s.Problems = append(s.Problems, problems...)
 	}
 	s.Nodes = counted{len(nodes.Items) - len(nodeProblems(nodes.Items)), len(nodes.Items)}

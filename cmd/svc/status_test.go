@@ -13,6 +13,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"svc.dev/svc/internal/datadir"
+	"svc.dev/svc/svclet/node"
 )
 
 func TestWithoutAnUpDownIsDoneAndStatusFails(t *testing.T) {
@@ -62,6 +63,11 @@ func TestProblemsSayWhatAndWhy(t *testing.T) {
 		}}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "new"}},
 	}
+	lacking := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "lacking"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+		{Type: node.ServiceProxyUnavailable, Status: corev1.ConditionTrue, Reason: "ServiceProxyFailed", Message: "nft is\nmissing"},
+		{Type: node.ServiceDNSUnavailable, Status: corev1.ConditionFalse},
+	}}}
 	pod := func(name string, status corev1.PodStatus) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Status: status}
 	}
@@ -96,6 +102,7 @@ func TestProblemsSayWhatAndWhy(t *testing.T) {
 			"node away is not ready: NodeStatusUnknown: Kubelet stopped posting node status.",
 			"node new is not ready: its agent has not reported yet",
 		}},
+		"what nodes lack": {lackProblems(append(nodes, lacking)), []string{"node lacking has no service proxy: nft is missing"}},
 		"pods": {podProblems(pods), []string{
 			"pod ns/pending is Pending: Unschedulable: no nodes available",
 			"pod ns/starts is Pending",

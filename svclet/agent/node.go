@@ -45,7 +45,7 @@ func readResources(base common) (resources, error) {
 }
 
 // newNode makes the agent's Node.
-func newNode(base common, conn connections, available resources, images *image.Manager, drivers *csi.Manager, held *devices.Manager) (*node.Node, error) {
+func newNode(base common, conn connections, services *nodeServices, available resources, images *image.Manager, drivers *csi.Manager, held *devices.Manager) (*node.Node, error) {
 	c := base.Configuration
 	ips, err := nodeconfig.ParseNodeIPs(base.NodeIP)
 	if err != nil {
@@ -62,6 +62,7 @@ func newNode(base common, conn connections, available resources, images *image.M
 		Runtime:      func(ctx context.Context) (node.RuntimeStatus, error) { return runtimeStatus(ctx, conn.runtime) },
 		VolumesInUse: drivers.InUse,
 		Problems:     base.shutdown.Problems,
+		Lacks:        services.lacks,
 		Pressure:     func() node.Pressure { return pressure(base.conditions) },
 		PodCIDRs:     c.PodCIDR,
 		Images:       images.List, MaxImages: ptr.Deref(c.NodeStatusMaxImages, 50),

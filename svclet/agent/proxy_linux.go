@@ -49,8 +49,10 @@ func serviceProxy(ctx context.Context, base common, n *nodeServices, recorder re
 	p, err := proxy.New(o)
 	if err != nil {
 		logger.Error(err, "Services have no proxy on this node")
+		n.proxyProblem = always(err)
 		return nil
 	}
+	n.proxyProblem = p.Problem
 	health := servicehealth.New(servicehealth.Options{
 		Services: n.store, Node: base.name, Proxied: p.Written, Clock: base.Clock,
 		Warn: func(service *corev1.Service, reason, message string) {

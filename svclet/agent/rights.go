@@ -11,8 +11,8 @@ import (
 
 const noNetworkRights = "The capability CAP_NET_ADMIN is missing: services have no proxy, network policies are not enforced, and there is no network of pods"
 
-// checkNetworkRights turns off what an agent without CAP_NET_ADMIN cannot do, and logs it
-// unless the agent's own containerd has said so.
+// checkNetworkRights finds out whether this process has CAP_NET_ADMIN. Without it, it turns off
+// network policies and the pod network, and logs that unless the agent's own containerd has said so.
 func (c *common) checkNetworkRights(ctx context.Context) error {
 	if !c.ServiceProxy && !c.NetworkPolicy && c.PodNetwork == plan.None {
 		return nil
@@ -24,6 +24,6 @@ func (c *common) checkNetworkRights(ctx context.Context) error {
 	if c.Containerd == nil {
 		klog.FromContext(ctx).Error(nil, noNetworkRights)
 	}
-	c.networkDenied, c.ServiceProxy, c.NetworkPolicy, c.PodNetwork = true, false, false, plan.None
+	c.networkDenied, c.NetworkPolicy, c.PodNetwork = true, false, plan.None
 	return nil
 }

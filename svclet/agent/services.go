@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/dns"
+	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/services"
 )
 
@@ -35,7 +36,34 @@ type nodeServices struct {
 	zone  func() string
 	clock clock.WithTicker
 	tasks tasks
+	// proxyProblem and dnsProblem return why the node has no proxy or no server, or why what
+	// it has fails; nil functions and errors mean that nothing is wrong.
+	proxyProblem, dnsProblem func() error
 }
+
+// lacks returns what the node lacks of services.
+func (n *nodeServices) lacks() []node.Lack {
+	var all []node.Lack
+	for _, of := range []struct {
+		kind    corev1.NodeConditionType
+		reason  string
+		problem func() error
+	}{
+		{node.ServiceProxyUnavailable, "ServiceProxyFailed", n.proxyProblem},
+		{node.ServiceDNSUnavailable, "ServiceDNSFailed", n.dnsProblem},
+	} {
+		if of.problem == nil {
+			continue
+		}
+		if err := of.problem(); err != nil {
+			all = append(all, node.Lack{Kind: of.kind, Reason: of.reason, Message: err.Error()})
+		}
+	}
+	return all
+}
+
+// always returns a function that returns the error.
+func always(err error) func() error { return func() error { return err } }
 
 // newServices makes the node's copy of services, the proxy and the DNS server. On a
 // machine that cannot have one of them, the agent works without. Its tasks, or
@@ -61,12 +89,17 @@ func newServices(ctx context.Context, base common, conn connections) *nodeServic
 		})
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Names of services have no DNS server on this node")
+			n.dnsProblem = always(err)
 		} else {
-			n.dns = server
+			n.dns, n.dnsProblem = server, server.Problem
 			n.tasks.parts = append(n.tasks.parts, server.Run)
 		}
 	}
-	if base.ServiceProxy {
+	switch {
+	case !base.ServiceProxy:
+	case base.networkDenied:
+		n.proxyProblem = always(errors.New(noNetworkRights))
+	default:
 		parts := serviceProxy(ctx, base, n, conn.events.Any())
 		if len(parts) > 0 && n.dns != nil {
 			n.routed = n.dns.Serves

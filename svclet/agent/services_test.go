@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/dns"
+	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/services"
 )
 
@@ -108,4 +110,11 @@ func TestTheDomainOfTheClusterHasADefaultWithDNS(t *testing.T) {
 			t.Errorf("%v: %s", test, got)
 		}
 	}
+}
+
+func TestANodeLacksWhatFailsOfServices(t *testing.T) {
+	g := gomega.NewWithT(t)
+	g.Expect((&nodeServices{}).lacks()).To(gomega.BeEmpty())
+	n := nodeServices{proxyProblem: always(nil), dnsProblem: always(errors.New("no port"))}
+	g.Expect(n.lacks()).To(gomega.Equal([]node.Lack{{Kind: node.ServiceDNSUnavailable, Reason: "ServiceDNSFailed", Message: "no port"}}))
 }

@@ -3,10 +3,12 @@ package dns
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -56,6 +58,7 @@ type Server struct {
 	forward  *forwarder
 	sockets  []socket
 	link     *link // nil without IPv6
+	failure  atomic.Pointer[error]
 }
 
 // Listen returns a server that listens at the loopback address and, where the machine has
@@ -105,6 +108,14 @@ func (s *Server) ownAddresses() []string {
 	return nil
 }
 
+// Problem returns why the server no longer answers at one of its addresses, or nil.
+func (s *Server) Problem() error {
+	if err := s.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // Run answers questions until ctx is done.
 func (s *Server) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("dns"))
@@ -125,6 +136,8 @@ func (s *Server) Run(ctx context.Context) {
 			defer close(ended)
 			if err := server.ActivateAndServe(); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Failed to serve DNS")
+				err = fmt.Errorf("serve DNS: %w", err)
+				s.failure.Store(&err)
 			}
 		})
 		select { // a server that has not started cannot be stopped

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,6 +106,42 @@ var pressureConditions = []pressureCondition{{
 	is:   func(p Pressure) bool { return p.PID },
 }}
 
+// The conditions of what a ready node may lack. They are True while it does, False when it
+// no longer does, and missing if it never did.
+const (
+	// ServiceProxyUnavailable means that connections to the addresses of services do not
+	// reach their endpoints, or not all of them.
+	ServiceProxyUnavailable corev1.NodeConditionType = "ServiceProxyUnavailable"
+	// ServiceDNSUnavailable means that the node's own server does not answer questions
+	// about names of services.
+	ServiceDNSUnavailable corev1.NodeConditionType = "ServiceDNSUnavailable"
+)
+
+// LackConditions returns the conditions of what a ready node may lack.
+func LackConditions() []corev1.NodeConditionType {
+	return []corev1.NodeConditionType{ServiceProxyUnavailable, ServiceDNSUnavailable}
+}
+
+// Lack is something that a ready node does without.
+type Lack struct {
+	// Kind is one of LackConditions.
+	Kind            corev1.NodeConditionType
+	Reason, Message string
+}
+
+// setLacks sets the conditions of what the node lacks.
+func setLacks(s *corev1.NodeStatus, lacks []Lack, now metav1.Time) {
+	for _, kind := range LackConditions() {
+		at := slices.IndexFunc(lacks, func(l Lack) bool { return l.Kind == kind })
+		switch {
+		case at >= 0:
+			setCondition(s, corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: lacks[at].Reason, Message: lacks[at].Message}, now)
+		case condition(s.Conditions, kind) != nil:
+			setCondition(s, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: "NothingLacks", Message: "nothing is missing any more"}, now)
+		}
+	}
+}
+
 // setConditions sets the node's conditions, Ready last, and returns the reasons of
 // the events about changes.
 func (n *Node) setConditions(s *corev1.NodeStatus, problems []error) (events []string) {
@@ -122,6 +159,11 @@ func (n *Node) setConditions(s *corev1.NodeStatus, problems []error) (events []s
 			events = append(events, says[2])
 		}
 	}
+	var lacks []Lack
+	if n.o.Lacks != nil {
+		lacks = n.o.Lacks()
+	}
+	setLacks(s, lacks, now)
 	if n.o.Problems != nil {
 		problems = append(problems, n.o.Problems()...)
 	}

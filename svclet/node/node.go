@@ -75,6 +75,8 @@ type Options struct {
 	PodCIDRs    string
 	// Problems returns further reasons why the node is not ready. It may be nil.
 	Problems func() []error
+	// Lacks returns what a ready node does without. It may be nil.
+	Lacks func() []Lack
 	// Pressure returns which resources run out; nil means none.
 	Pressure func() Pressure
 	// VolumesInUse returns the volumes that a controller must not detach; nil means none.

@@ -55,6 +55,7 @@ type Proxy struct {
 	changes *services.Changes
 	tables  []*table
 	written atomic.Bool
+	failure atomic.Pointer[error] // of the last sync
 }
 
 // New returns a proxy that changes nothing before Run. The error says what the machine
@@ -98,13 +99,21 @@ func (p *Proxy) Run(ctx context.Context) {
 // Written reports whether the tables have the services and endpoints of the last sync.
 func (p *Proxy) Written() bool { return p.written.Load() }
 
+// Problem returns why the last sync has failed, or nil.
+func (p *Proxy) Problem() error {
+	if err := p.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // sync applies the changes since the last call. It reports whether all tables have them.
 func (p *Proxy) sync(ctx context.Context) bool {
 	changes, synced := p.changes.Take()
 	if !synced {
 		return true
 	}
-	done := true
+	var failed error
 	for _, t := range p.tables {
 		for key := range changes {
 			t.mark(key)
@@ -113,15 +122,20 @@ func (p *Proxy) sync(ctx context.Context) bool {
 		operations, err := t.apply(ctx, p.options)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to write service rules, will retry", "family", t.family)
-			done = false
+			failed = fmt.Errorf("write service rules: %w", err)
 			continue
 		}
 		if operations > 0 {
 			klog.FromContext(ctx).V(4).Info("Wrote service rules", "family", t.family, "operations", operations, "took", p.options.Clock.Since(began))
 		}
 	}
-	p.written.Store(done)
-	return done
+	if failed != nil && ctx.Err() == nil {
+		p.failure.Store(&failed)
+	} else {
+		p.failure.Store(nil)
+	}
+	p.written.Store(failed == nil)
+	return failed == nil
 }
 
 // check requests a sync, which writes a table again that another program has removed,

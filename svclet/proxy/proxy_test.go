@@ -150,8 +150,11 @@ func TestAfterAFailureTheWholeTableIsWritten(t *testing.T) {
 	if p.sync(t.Context()) || p.Written() {
 		t.Error("a failed transaction is reported as done")
 	}
+	if err := p.Problem(); !errors.Is(err, v4.fail) {
+		t.Errorf("the problem is %v", err)
+	}
 	v4.fail = nil
-	if !p.sync(t.Context()) || !p.Written() || !strings.Contains(v4.runs[len(v4.runs)-1], "delete table") || strings.Contains(v4.Dump(), "/db/") {
+	if !p.sync(t.Context()) || !p.Written() || p.Problem() != nil || !strings.Contains(v4.runs[len(v4.runs)-1], "delete table") || strings.Contains(v4.Dump(), "/db/") {
 		t.Error(v4.runs[len(v4.runs)-1])
 	}
 }
