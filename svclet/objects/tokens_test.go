@@ -103,3 +103,17 @@ func TestTokensLiveAndAreRenewed(t *testing.T) {
 		t.Error("tokens of a pod that is gone are kept")
 	}
 }
+
+func TestAPodWithoutAServiceAccountHasTokensOfTheDefaultOne(t *testing.T) {
+	s := newServer(t)
+	store, _ := newStore(t, s, func(*Options) {})
+	pod := podWith("p", "", "")
+	pod.Spec.ServiceAccountName = ""
+	store.Register(pod)
+	if text, err := store.Token(t.Context(), pod, &corev1.ServiceAccountTokenProjection{Path: "t", ExpirationSeconds: ptr.To[int64](3600)}); err != nil || text != "token 1" {
+		t.Errorf("got %q, %v", text, err)
+	}
+	if s.asked("create namespaces/n/serviceaccounts/default/token") != 1 {
+		t.Errorf("asked: %v", s.requests)
+	}
+}
