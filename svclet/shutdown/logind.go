@@ -59,18 +59,30 @@ func ConnectLogind(ctx context.Context, o LogindOptions) (Machine, error) {
 
 func (l *logind) manager() dbus.BusObject { return l.bus.Object(loginService, loginPath) }
 
+// property reads a property of logind.
+func property[T any](ctx context.Context, l *logind, name string) (T, error) {
+	var none T
+	var value dbus.Variant
+	call := l.manager().CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, loginManager, name)
+	if err := call.Store(&value); err != nil {
+		return none, fmt.Errorf("reading %s of logind: %w", name, err)
+	}
+	typed, ok := value.Value().(T)
+	if !ok {
+		return none, fmt.Errorf("%s of logind has the type %s", name, value.Signature())
+	}
+	return typed, nil
+}
+
 // Delay implements Machine.
 func (l *logind) Delay(ctx context.Context) (time.Duration, error) {
-	var value dbus.Variant
-	call := l.manager().CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, loginManager, "InhibitDelayMaxUSec")
-	if err := call.Store(&value); err != nil {
-		return 0, fmt.Errorf("reading InhibitDelayMaxUSec of logind: %w", err)
-	}
-	microseconds, ok := value.Value().(uint64)
-	if !ok {
-		return 0, fmt.Errorf("InhibitDelayMaxUSec of logind has the type %s", value.Signature())
-	}
-	return time.Duration(microseconds) * time.Microsecond, nil //nolint:gosec // no delay overflows int64
+	microseconds, err := property[uint64](ctx, l, "InhibitDelayMaxUSec")
+	return time.Duration(microseconds) * time.Microsecond, err //nolint:gosec // no delay overflows int64
+}
+
+// Prepares implements Machine.
+func (l *logind) Prepares(ctx context.Context) (bool, error) {
+	return property[bool](ctx, l, "PreparingForShutdown")
 }
 
 // SetDelay implements Machine.

@@ -78,7 +78,7 @@ func TestLogindDelaysShutdownsOverARealBus(t *testing.T) {
 	f.conn, err = dbus.Connect(address)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	defer f.conn.Close()
-	f.props, err = prop.Export(f.conn, loginPath, prop.Map{loginManager: {"InhibitDelayMaxUSec": {Value: uint64(5_000_000)}}})
+	f.props, err = prop.Export(f.conn, loginPath, prop.Map{loginManager: {"InhibitDelayMaxUSec": {Value: uint64(5_000_000)}, "PreparingForShutdown": {Value: true}}})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(f.conn.Export(f, loginPath, loginManager)).To(gomega.Succeed())
 	g.Expect(f.conn.Export(f, systemdPath, systemdService+".Manager")).To(gomega.Succeed())
@@ -93,6 +93,7 @@ func TestLogindDelaysShutdownsOverARealBus(t *testing.T) {
 	g.Expect(machine.SetDelay(t.Context(), 42*time.Second)).To(gomega.Succeed())
 	g.Expect(machine.Delay(t.Context())).To(gomega.Equal(42 * time.Second))
 
+	g.Expect(machine.Prepares(t.Context())).To(gomega.BeTrue())
 	events, err := machine.Watch(t.Context())
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(f.conn.Emit(loginPath, loginManager+"."+prepareForShutdown, true)).To(gomega.Succeed())

@@ -32,6 +32,8 @@ type Machine interface {
 	SetDelay(ctx context.Context, delay time.Duration) error
 	// Inhibit delays the shutdown until the lock is closed.
 	Inhibit(ctx context.Context) (lock io.Closer, err error)
+	// Prepares reports whether the machine is about to shut down.
+	Prepares(ctx context.Context) (bool, error)
 	// Watch receives true when the machine is about to shut down, and false when that is
 	// cancelled. The channel is closed when the connection ends.
 	Watch(ctx context.Context) (<-chan bool, error)
@@ -136,11 +138,24 @@ func (m *Manager) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lock, err := machine.Inhibit(ctx)
+	// What has changed while there was no connection.
+	prepares, err := machine.Prepares(ctx)
 	if err != nil {
 		return err
 	}
+	var lock io.Closer
 	defer func() { release(ctx, lock) }()
+	switch was := m.o.State.IsShuttingDown(); {
+	case prepares && !was:
+		m.begin(ctx)
+	case !prepares:
+		if was {
+			m.end(ctx)
+		}
+		if lock, err = machine.Inhibit(ctx); err != nil {
+			return err
+		}
+	}
 	klog.FromContext(ctx).Info("Delaying shutdowns of the node until its pods have ended", "atMost", Total(m.o.Groups))
 	for {
 		select {
@@ -150,21 +165,33 @@ func (m *Manager) serve(ctx context.Context) error {
 			if !open {
 				return errors.New("the connection with the login manager has ended")
 			}
-			m.o.State.set(begins)
-			m.o.Changed()
 			if !begins {
-				klog.FromContext(ctx).Info("Shutdown of the node was cancelled")
+				m.end(ctx)
 				if lock, err = m.again(ctx, machine, lock); err != nil {
 					return err
 				}
 				continue
 			}
-			m.o.Event(corev1.EventTypeNormal, eventReason, "Shutdown manager detected shutdown event")
-			m.endPods(ctx)
+			m.begin(ctx)
 			release(ctx, lock)
 			lock = nil
 		}
 	}
+}
+
+// begin ends the pods, because the machine is about to shut down.
+func (m *Manager) begin(ctx context.Context) {
+	m.o.State.set(true)
+	m.o.Changed()
+	m.o.Event(corev1.EventTypeNormal, eventReason, "Shutdown manager detected shutdown event")
+	m.endPods(ctx)
+}
+
+// end makes the node admit pods again.
+func (m *Manager) end(ctx context.Context) {
+	m.o.State.set(false)
+	m.o.Changed()
+	klog.FromContext(ctx).Info("Shutdown of the node was cancelled")
 }
 
 // again delays the next shutdown, after one was cancelled.

@@ -65,6 +65,10 @@ type machine struct {
 	delay  time.Duration
 	fixed  bool // SetDelay has no effect
 	events chan bool
+	// prepares is what a new connection finds.
+	prepares bool
+	// taken counts the locks, also those that have been released.
+	taken  int
 	locks  int
 	active []*corev1.Pod
 	ended  []string
@@ -85,6 +89,7 @@ func (m *machine) Inhibit(context.Context) (io.Closer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.locks++
+	m.taken++
 	return m, nil
 }
 
@@ -96,6 +101,8 @@ func (m *machine) Close() error {
 }
 
 func (m *machine) Watch(context.Context) (<-chan bool, error) { return m.events, nil }
+
+func (m *machine) Prepares(context.Context) (bool, error) { return m.prepares, nil }
 
 func (m *machine) Active() []*corev1.Pod {
 	m.mu.Lock()
@@ -163,5 +170,33 @@ func TestALoginManagerThatWaitsTooShortlyIsAnError(t *testing.T) {
 	want := "the node's pods get 20s, but the login manager delays shutdowns by at most 5s: raise InhibitDelayMaxSec in logind.conf"
 	if err := manager.serve(t.Context()); err == nil || err.Error() != want {
 		t.Error(err)
+	}
+}
+
+func TestAConnectionFindsWhetherTheMachineShutsDown(t *testing.T) {
+	for _, test := range []struct {
+		rule          string
+		was, prepares bool
+		ended, locks  int
+	}{
+		{"a shutdown that was cancelled without a connection", true, false, 0, 1},
+		{"one that has begun without a connection", false, true, 1, 0},
+		{"one that is still going on", true, true, 0, 0},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			m := &machine{events: make(chan bool), delay: time.Minute, prepares: test.prepares, active: []*corev1.Pod{podOf("a", 0, 3)}}
+			state := &State{}
+			state.set(test.was)
+			manager := New(Options{
+				Groups: []Group{{0, 20 * time.Second}}, Pods: m, State: state, Clock: clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)),
+				Connect: func(context.Context) (Machine, error) { return m, nil }, Changed: func() {}, Event: func(_, _, _ string) {},
+			})
+			close(m.events)
+			g.Expect(manager.serve(t.Context())).To(gomega.MatchError("the connection with the login manager has ended"))
+			g.Expect(state.IsShuttingDown()).To(gomega.Equal(test.prepares))
+			g.Expect(m.terminated()).To(gomega.HaveLen(test.ended))
+			g.Expect(m.taken).To(gomega.Equal(test.locks))
+		})
 	}
 }
