@@ -18,11 +18,17 @@ const nfsPlugin = "kubernetes.io~nfs"
 // mountCommandTimeout bounds a run of mount(8), which waits for a server that is away.
 const mountCommandTimeout = 2 * time.Minute
 
+// mountCommandDelay is how long the output of mount(8) is read after its end: a helper
+// that hangs keeps it open.
+const mountCommandDelay = time.Second
+
 // runMount runs mount(8), which finds the helper of a file system (mount.nfs).
 func runMount(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, mountCommandTimeout)
 	defer cancel()
-	output, err := exec.CommandContext(ctx, "mount", args...).CombinedOutput()
+	command := exec.CommandContext(ctx, "mount", args...)
+	command.WaitDelay = mountCommandDelay
+	output, err := command.CombinedOutput()
 	if err == nil {
 		return nil
 	}

@@ -3,11 +3,15 @@ package volume
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -87,5 +91,32 @@ esac
 	must(t, err)
 	if _, err := h.Mount(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "no volume plugin matched") {
 		t.Error(err)
+	}
+}
+
+func TestAHelperOfMountThatHangsIsNotAwaited(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "pid")
+	script := "#!/bin/sh\nsleep 1000 &\necho $! >" + file + ".new\nmv " + file + ".new " + file + "\nwait\n"
+	must(t, os.WriteFile(filepath.Join(dir, "mount"), []byte(script), 0o700))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- runMount(ctx, "-t", "nfs") }()
+	var content []byte
+	for err := error(fs.ErrNotExist); err != nil; content, err = os.ReadFile(file) {
+		must(t, t.Context().Err())
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	must(t, err)
+	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("mount is awaited although its output is kept open")
 	}
 }
