@@ -5,16 +5,21 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"svc.dev/svc/svclet/csi/csitest"
 )
@@ -285,5 +290,72 @@ func TestAccessModesAreThoseThatTheDriverDistinguishes(t *testing.T) {
 		if got := [2]spec.VolumeCapability_AccessMode_Mode{driverMode(mode, false), driverMode(mode, true)}; got != want {
 			t.Errorf("%s: %v", mode, got)
 		}
+	}
+}
+
+func TestTokensAreKeptUntilTheyAreToBeRenewed(t *testing.T) {
+	requests, expires := 0, time.Time{}
+	f := newFixture(t, stages)
+	counted, ok := f.client.(client.WithWatch)
+	f.Expect(ok).To(gomega.BeTrue())
+	f.client = interceptor.NewClient(counted, interceptor.Funcs{SubResourceCreate: func(_ context.Context, _ client.Client, _ string, _ client.Object, created client.Object, _ ...client.SubResourceCreateOption) error {
+		requests++
+		request, _ := created.(*authenticationv1.TokenRequest)
+		request.Status = authenticationv1.TokenRequestStatus{Token: strconv.Itoa(requests), ExpirationTimestamp: metav1.NewTime(expires)}
+		return nil
+	}})
+	f.start()
+	f.awaitDriver()
+	f.change(func(s *storagev1.CSIDriverSpec) {
+		s.TokenRequests, s.RequiresRepublish = []storagev1.TokenRequest{{Audience: "vault"}}, ptr.To(true)
+	})
+	published := func(want string) {
+		t.Helper()
+		f.publish(persistent("u1"))
+		all := f.driver.Published()
+		f.Expect(all[len(all)-1].GetVolumeContext()).To(gomega.HaveKeyWithValue("csi.storage.k8s.io/serviceAccount.tokens", gomega.ContainSubstring(`"token":"`+want+`"`)))
+	}
+	expires = f.o.Clock.Now().Add(time.Hour)
+	published("1")
+	published("1")
+	key := tokenKey{pod: "u1", account: "default", audience: "vault"}
+	held, _ := f.tokens.get(key)
+	if at := held.renew.Sub(expires); at > -12*time.Minute+time.Second || at < -12*time.Minute-time.Minute {
+		t.Errorf("the token is renewed %s after its end", at)
+	}
+	held.renew = f.o.Clock.Now()
+	f.tokens.set(key, held)
+	published("2")
+	f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.Succeed())
+	published("3")
+}
+
+func TestADamagedRecordOfAnotherVolumeDoesNotKeepOneStaged(t *testing.T) {
+	f := newFixture(t, stages)
+	f.publish(persistent("u1"))
+	damage := func(volume string) string {
+		dir := filepath.Join(f.layout.volumes("u9"), volume)
+		f.Expect(os.MkdirAll(dir, 0o750)).To(gomega.Succeed())
+		f.Expect(os.WriteFile(filepath.Join(dir, recordFile), []byte("{"), 0o600)).To(gomega.Succeed())
+		return dir
+	}
+	damage("other")
+	same := damage(persistent("u1").PV.Name)
+	f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.MatchError(gomega.ContainSubstring("is damaged")))
+	f.Expect(os.RemoveAll(same)).To(gomega.Succeed())
+	f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.Succeed())
+	f.Expect(f.driver.Calls()).To(gomega.ContainElement("unstage h1"))
+}
+
+func TestAVolumeThatIsMountedWithAnSELinuxLabelIsLabelled(t *testing.T) {
+	v := persistent("u1")
+	v.PV.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	v.Pod.Spec.SecurityContext = &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0:c1,c2"}}
+	object := &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{SELinuxMount: ptr.To(true)}}
+	if options, labelled := v.mountOptions(object, true); !labelled || !slices.Contains(options, `context="system_u:object_r:container_file_t:s0:c1,c2"`) {
+		t.Errorf("options %q, labelled: %t", options, labelled)
+	}
+	if options, labelled := v.mountOptions(object, false); labelled {
+		t.Errorf("on a host without SELinux it is labelled, with options %q", options)
 	}
 }

@@ -55,6 +55,7 @@ type Manager struct {
 	drivers drivers
 	// volumes serializes the calls for each volume of a driver.
 	volumes keyed
+	tokens  tokens
 
 	csiNode sync.Mutex // held while the CSINode is written
 

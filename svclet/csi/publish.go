@@ -14,7 +14,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -59,7 +58,8 @@ func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
 		return Published{}, err
 	}
 	p.dir = filepath.Join(m.layout.volumes(v.Pod.UID), p.record.Volume)
-	p.options = v.mountOptions(p.object, m.o.SELinux)
+	var labelled bool
+	p.options, labelled = v.mountOptions(p.object, m.o.SELinux)
 	delegated := v.givesGroup(p.object) && p.driver.can(spec.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
 	if delegated {
 		p.group = v.group()
@@ -67,7 +67,7 @@ func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
 	unlock := m.volumes.lock(p.record.Driver + "^" + p.record.Handle)
 	defer unlock()
 	result := Published{
-		Path: m.layout.target(v.Pod.UID, p.record), Group: v.givesGroup(p.object) && !delegated,
+		Path: m.layout.target(v.Pod.UID, p.record), Labelled: labelled, Group: v.givesGroup(p.object) && !delegated,
 		Measurable: v.PV != nil && p.driver.can(spec.NodeServiceCapability_RPC_GET_VOLUME_STATS),
 	}
 	if result.New, err = p.run(ctx, result.Path); err != nil {
@@ -241,20 +241,6 @@ func (p *publication) context(ctx context.Context) (map[string]string, error) {
 	}
 	all["csi.storage.k8s.io/serviceAccount.tokens"] = string(text)
 	return all, nil
-}
-
-// token requests a token of the pod's service account that is bound to the pod.
-func (p *publication) token(ctx context.Context, wanted storagev1.TokenRequest) (authenticationv1.TokenRequestStatus, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: wanted.ExpirationSeconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Pod.Name, UID: p.Pod.UID},
-	}}
-	if wanted.Audience != "" {
-		request.Spec.Audiences = []string{wanted.Audience}
-	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.Pod.Namespace, Name: p.Pod.Spec.ServiceAccountName}}
-	err := p.o.Client.SubResource("token").Create(ctx, account, request)
-	return request.Status, err
 }
 
 // secret reads a secret of a driver's calls; nil for none.

@@ -116,11 +116,39 @@ func (l layout) staging(driver, handle string) string {
 // published returns the records of the volumes of all pods, by directory. Records that
 // cannot be read are in the error.
 func (l layout) published() (map[string]record, error) {
-	dirs, err := filepath.Glob(filepath.Join(l.root, "pods", "*", "volumes", PluginName, "*"))
+	dirs, err := l.volumeDirs()
 	if err != nil {
 		return nil, err
 	}
 	return readRecords(dirs)
+}
+
+// volumeDirs returns the directories of the volumes of all pods.
+func (l layout) volumeDirs() ([]string, error) {
+	return filepath.Glob(filepath.Join(l.root, "pods", "*", "volumes", PluginName, "*"))
+}
+
+// usedByOthers reports whether a volume has records besides the one in dir. A record that
+// cannot be read is an error if it may be one of them: its directory has the volume's name.
+func (l layout) usedByOthers(dir string, r record) (bool, error) {
+	dirs, err := l.volumeDirs()
+	if err != nil {
+		return false, err
+	}
+	var damaged error
+	for _, other := range dirs {
+		if other == dir {
+			continue
+		}
+		o, err := readRecord(other)
+		switch {
+		case err == nil && o.Driver == r.Driver && o.Handle == r.Handle:
+			return true, nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist) && filepath.Base(other) == r.Volume:
+			damaged = errors.Join(damaged, err)
+		}
+	}
+	return false, damaged
 }
 
 // of returns the records of the volumes of a pod, by directory.

@@ -26,6 +26,7 @@ func (m *Manager) Unpublish(ctx context.Context, uid types.UID) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	m.tokens.forget(uid)
 	for _, name := range m.InUse() {
 		m.use(name, uid, false) // also of volumes that were not attached in time
 	}
@@ -85,14 +86,8 @@ func (m *Manager) unstage(ctx context.Context, dir string, r record) error {
 	if err != nil {
 		return err
 	}
-	others, err := m.layout.published()
-	if err != nil {
+	if used, err := m.layout.usedByOthers(dir, r); used || err != nil {
 		return err
-	}
-	for other, o := range others {
-		if other != dir && o.Driver == r.Driver && o.Handle == r.Handle {
-			return nil
-		}
 	}
 	d, err := m.drivers.get(r.Driver)
 	if err != nil {

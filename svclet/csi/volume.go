@@ -34,6 +34,8 @@ type Published struct {
 	// Group reports whether the files are to be given to the pod's fsGroup: the driver
 	// does not do that.
 	Group bool
+	// Labelled reports whether it is mounted with the pod's SELinux label.
+	Labelled bool
 	// New reports that it was published by this call.
 	New bool
 	// Measurable reports whether the driver measures volumes.
@@ -180,18 +182,19 @@ func (v *Volume) checkLifecycle(object *storagev1.CSIDriver) error {
 }
 
 // mountOptions returns the options of the mount: those of the PersistentVolume and, on a
-// host with SELinux, the label of a volume that only this pod uses.
-func (v *Volume) mountOptions(object *storagev1.CSIDriver, selinux bool) []string {
+// host with SELinux, the label of a volume that only this pod uses. labelled reports whether
+// they have the label.
+func (v *Volume) mountOptions(object *storagev1.CSIDriver, selinux bool) (options []string, labelled bool) {
 	if v.PV == nil {
-		return nil
+		return nil, false
 	}
-	options := v.PV.Spec.MountOptions
+	options = v.PV.Spec.MountOptions
 	label := v.Pod.Spec.SecurityContext
 	if !selinux || !ptr.Deref(object.Spec.SELinuxMount, false) || v.accessMode() != corev1.ReadWriteOncePod ||
 		label == nil || label.SELinuxOptions == nil || label.SELinuxOptions.Level == "" {
-		return options
+		return options, false
 	}
 	l := label.SELinuxOptions
 	context := fmt.Sprintf("%s:%s:%s:%s", cmp.Or(l.User, "system_u"), cmp.Or(l.Role, "object_r"), cmp.Or(l.Type, "container_file_t"), l.Level)
-	return append(append([]string(nil), options...), fmt.Sprintf("context=%q", context))
+	return append(append([]string(nil), options...), fmt.Sprintf("context=%q", context)), true
 }

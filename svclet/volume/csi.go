@@ -26,7 +26,7 @@ func (m *Manager) mountCSI(ctx context.Context, v csi.Volume) (mountedVolume, er
 		mounted.Device = published.Path
 		return mounted, nil
 	}
-	mounted.HostPath, mounted.Relabel = published.Path, !v.ReadOnly
+	mounted.HostPath, mounted.Relabel = published.Path, !v.ReadOnly && !published.Labelled
 	if !published.Group {
 		return mounted, nil
 	}
