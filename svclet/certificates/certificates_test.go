@@ -437,6 +437,34 @@ func TestARejectedCertificateIsReplacedWithTheBootstrapKubeconfig(t *testing.T) 
 	}
 }
 
+func TestARejectionByMistakeDoesNotEndTheRenewalOnceTheBootstrapTokenHasExpired(t *testing.T) {
+	server, dir := newAPIServer(t), t.TempDir()
+	server.pair(t, dir, time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
+	c := server.client(t, dir, server.kubeconfig(t, &clientcmdapi.AuthInfo{Token: "abcdef.expired"}))
+	before := c.Current()
+	reject := func(rejected bool) {
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		server.rejected[before.Leaf.SerialNumber.String()] = rejected
+	}
+	httpClient, err := rest.HTTPClientFor(c.API())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reject(true)
+	resp, err := httpClient.Get(server.URL + "/whoami")
+	if err != nil || resp.StatusCode != 401 {
+		t.Fatalf("got %v, %v", resp, err)
+	}
+	resp.Body.Close()
+	reject(false)
+	run(t, c.Run)
+	eventually(t, "the certificate is renewed", func() bool { return c.Current() != before })
+	if sent := server.sent(); !slices.Equal(sent, []string{"system:node:a"}) {
+		t.Errorf("requests were sent by %v", sent)
+	}
+}
+
 func TestAnExpiredCertificateIsReplacedWithTheBootstrapKubeconfig(t *testing.T) {
 	server, dir := newAPIServer(t), t.TempDir()
 	server.pair(t, dir, time.Now().Add(-time.Hour), time.Now().Add(-time.Minute))

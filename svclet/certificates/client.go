@@ -48,6 +48,9 @@ type Client struct {
 	last *tls.Certificate
 	// replaced is when a rejected certificate was last given up.
 	replaced time.Time
+	// bootstrapTried is whether the previous request for another certificate was made
+	// with the bootstrap kubeconfig.
+	bootstrapTried bool
 }
 
 // rejectedPause is the least time between two requests with the bootstrap kubeconfig
@@ -151,14 +154,28 @@ func (c *Client) newManager(store certificate.Store, certPEM, keyPEM []byte) (ce
 
 // client returns the client that requests certificates: with the current certificate
 // or, without one, with the bootstrap kubeconfig or else as the connection file says.
+//
+// A rejected certificate and the bootstrap kubeconfig alternate: the rejection may have
+// been a passing fault of the API server, and the bootstrap token may have expired.
 func (c *Client) client(current *tls.Certificate) (kubernetes.Interface, error) {
 	switch {
-	case current != nil:
+	case current != nil || c.tryLast():
 		return requests(c.API())
 	case c.bootstrap != nil:
 		return requests(c.bootstrap)
 	}
 	return requests(c.o.API)
+}
+
+// tryLast reports whether the next request uses the rejected certificate, if that has
+// not expired.
+func (c *Client) tryLast() bool {
+	usable := c.bootstrap != nil && c.Current() != nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := usable && c.bootstrapTried
+	c.bootstrapTried = !last
+	return last
 }
 
 // requests returns a client of certificate signing requests. Their content type is
