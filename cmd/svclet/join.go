@@ -149,6 +149,9 @@ func (o *joinOptions) run(ctx context.Context, getenv func(string) string, out, 
 	if _, err := config.Load(args, getenv); err != nil {
 		return errors.Join(err, files.Remove())
 	}
+	if err := files.WriteArguments(args); err != nil {
+		return errors.Join(fmt.Errorf("--config-dir: %w", err), files.Remove())
+	}
 	if !hasSystemd() {
 		fmt.Fprintf(out, "systemd does not run here: svclet runs in the foreground. To start it again: svclet %s\n", strings.Join(args, " "))
 		if code := run(args, getenv, out, errOut); code != 0 {

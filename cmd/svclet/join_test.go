@@ -1,8 +1,13 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/svclet/join"
 )
 
 func TestWrongArgumentsOfJoinAreRefused(t *testing.T) {
@@ -44,5 +49,63 @@ func TestARootDirectoryHasOneAgent(t *testing.T) {
 		t.Errorf("after the end of the first: %v", err)
 	} else {
 		third.Close()
+	}
+}
+
+func TestAJoinWithABadFlagKeepsTheConfigurationFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can join")
+	}
+	files := join.Files{Dir: t.TempDir()}
+	connection := filepath.Join(t.TempDir(), "connection")
+	own := "apiVersion: svclet.config.k8s.io/v1beta1\nkind: SvcletConfiguration\nmaxPods: 5\n"
+	for path, content := range map[string]string{files.Configuration(): own, connection: `
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://192.0.2.1:6443"}}]
+users: [{name: u, user: {token: secret}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+`} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, _, errOut := svcletCommand("join", "--svcconfig="+connection, "--config-dir="+files.Dir, "--root-dir="+t.TempDir(), "--", "--bogus")
+	if code != 1 || !strings.Contains(errOut, "unknown flag --bogus") {
+		t.Errorf("exits with %d: %q", code, errOut)
+	}
+	if kept, err := os.ReadFile(files.Configuration()); err != nil || string(kept) != own {
+		t.Errorf("the configuration is %q, %v", kept, err)
+	}
+	if files.Joined() {
+		t.Error("the machine counts as joined")
+	}
+}
+
+func TestResetFindsWhatTheJoinConfigured(t *testing.T) {
+	files := join.Files{Dir: t.TempDir()}
+	none := func(string) string { return "" }
+	before, err := joinedSettings(files, "", none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := leavings(before), (containerd.Leavings{Dir: "/var/lib/svclet", LogsDir: "/var/log/pods", Cgroup: "/kubepods"}); got != want {
+		t.Errorf("without a command line it removes %+v, want %+v", got, want)
+	}
+	args := []string{"--root-dir=/data/svclet", "--container-runtime-endpoint=unix:///run/c.sock", "--cgroup-driver=systemd", "--cgroup-root=/node"}
+	if err := files.WriteArguments(args); err != nil {
+		t.Fatal(err)
+	}
+	joined, err := joinedSettings(files, "", none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := containerd.Leavings{Dir: "/data/svclet", LogsDir: "/var/log/pods", Endpoint: "unix:///run/c.sock", Cgroup: "/node.slice/node-kubepods.slice"}
+	if got := leavings(joined); got != want {
+		t.Errorf("it removes %+v, want %+v", got, want)
+	}
+	if other, err := joinedSettings(files, "/other", none); err != nil || other.RootDir != "/other" {
+		t.Errorf("--root-dir is not in force: %v", err)
 	}
 }

@@ -4,55 +4,81 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"svc.dev/svc/svclet/cgroup"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/join"
 )
 
-func newReset() *cobra.Command {
+func newReset(getenv func(string) string) *cobra.Command {
 	var dir, rootDir string
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Undo svclet join: stop svclet and its pods, and remove what they had",
 		Long: `Undo svclet join: stop svclet, all pods and the containerd of svclet, and remove what they had:
 volumes, mounts, cgroups, networks, logs, images, certificates, and the files of the
-join. It does not ask for confirmation. The Node stays in the cluster until
-"svc kubectl delete node NAME".`,
+join. A container runtime of yours (--container-runtime-endpoint) keeps running, without
+pods. A configuration file that you have written or changed stays. It does not ask for
+confirmation. The Node stays in the cluster until "svc kubectl delete node NAME".`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&dir, "config-dir", join.DefaultDir, "Directory of the files that svclet join has written.")
-	cmd.Flags().StringVar(&rootDir, "root-dir", config.DefaultFlags().RootDir, "Root directory of svclet.")
+	cmd.Flags().StringVar(&rootDir, "root-dir", "", "Root directory of svclet (default that of the join, or else "+config.DefaultFlags().RootDir+").")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if os.Geteuid() != 0 {
 			return errors.New("only root can do this")
 		}
-		absolute, err := filepath.Abs(rootDir)
+		files := join.Files{Dir: dir}
+		settings, err := joinedSettings(files, rootDir, getenv)
 		if err != nil {
-			return fmt.Errorf("--root-dir: %w", err)
+			return err
 		}
-		pods, err := reset(cmd.Context(), join.Files{Dir: dir}, absolute)
+		pods, err := reset(cmd.Context(), files, settings)
 		if err != nil {
 			return fmt.Errorf("not all could be cleaned up; run it again, or restart the machine: %w", err)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "svclet, its container runtime and its pods (%d) have been removed\n", pods)
+		if _, err := os.Stat(files.Configuration()); err == nil {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is kept: it is not as svclet join has written it\n", files.Configuration())
+		}
 		return nil
 	}
 	return cmd
 }
 
+// joinedSettings returns the settings of svclet with the command line of the join, or the
+// defaults, and with another root directory if rootDir names one.
+func joinedSettings(files join.Files, rootDir string, getenv func(string) string) (*config.Settings, error) {
+	args, err := files.ReadArguments()
+	if err != nil {
+		return nil, err
+	}
+	if rootDir != "" {
+		args = append(args, "--root-dir="+rootDir)
+	}
+	settings, err := config.Load(args, getenv)
+	if err != nil {
+		return nil, fmt.Errorf("the settings of svclet, with which it has joined, are needed to find its pods: %w", err)
+	}
+	if settings.RootDir, err = filepath.Abs(settings.RootDir); err != nil {
+		return nil, fmt.Errorf("--root-dir: %w", err)
+	}
+	return settings, nil
+}
+
 // reset stops svclet and removes what it has made. It continues after errors.
-func reset(ctx context.Context, files join.Files, rootDir string) (pods int, err error) {
+func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int, err error) {
 	var errs []error
-	if _, err := os.Stat(join.UnitFile); err == nil && hasSystemd() {
+	systemd := hasSystemd()
+	if _, err := os.Stat(join.UnitFile); err == nil && systemd {
 		errs = append(errs, systemctl(ctx, "disable", "--now", filepath.Base(join.UnitFile)), os.Remove(join.UnitFile), systemctl(ctx, "daemon-reload"))
 	}
-	lock, err := lockRoot(rootDir)
+	lock, err := lockRoot(s.RootDir)
 	if err != nil {
 		return 0, errors.Join(append(errs, err)...)
 	}
@@ -62,14 +88,26 @@ func reset(ctx context.Context, files join.Files, rootDir string) (pods int, err
 	if missing := (*containerd.MissingError)(nil); err != nil && !errors.As(err, &missing) {
 		errs = append(errs, err)
 	}
-	pods, err = containerd.Reset(ctx, containerd.Config{Dir: containerdDir(rootDir), Programs: programs}, containerd.Leavings{
-		Dir: rootDir, LogsDir: config.Default().PodLogsDir, Cgroup: "kubepods",
-	})
+	left := leavings(s)
+	pods, err = containerd.Reset(ctx, containerd.Config{Dir: containerdDir(s.RootDir), Programs: programs}, left)
+	if systemd && left.Cgroup != "" && s.Configuration.CgroupDriver == string(cgroup.Systemd) {
+		err = errors.Join(err, systemctl(ctx, "stop", filepath.Base(left.Cgroup)))
+	}
 	if errs = append(errs, err); errors.Join(errs...) == nil {
-		errs = append(errs, containerd.RemoveUnmounted(rootDir))
+		errs = append(errs, containerd.RemoveUnmounted(ctx, s.RootDir))
 	}
-	if err := files.Remove(); !errors.Is(err, fs.ErrNotExist) {
-		errs = append(errs, err)
+	if err := errors.Join(errs...); err != nil {
+		return pods, err // the files are needed to run it again
 	}
-	return pods, errors.Join(errs...)
+	return pods, files.Remove()
+}
+
+// leavings are what svclet has made with these settings.
+func leavings(s *config.Settings) containerd.Leavings {
+	c := s.Configuration
+	left := containerd.Leavings{Dir: s.RootDir, LogsDir: c.PodLogsDir, Endpoint: c.ContainerRuntimeEndpoint}
+	if *c.CgroupsPerQOS { // otherwise the pods are in a cgroup of the administrator's
+		left.Cgroup = cgroup.Driver(c.CgroupDriver).PodsPath(c.CgroupRoot, true)
+	}
+	return left
 }

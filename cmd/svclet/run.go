@@ -38,7 +38,7 @@ func run(args []string, getenv func(string) string, out, errOut io.Writer) int {
 		case "join":
 			return runCommand(newJoin(getenv), args, out, errOut)
 		case "reset":
-			return runCommand(newReset(), args, out, errOut)
+			return runCommand(newReset(getenv), args, out, errOut)
 		}
 	}
 	settings, err := config.Load(args, getenv)
@@ -132,7 +132,7 @@ func setClientFeatures(gates config.Gates) error {
 
 // runAgent runs the agent until ctx is done, or another process wants the lock
 // file. It returns [context.Canceled] if ctx is done before the agent runs. Nothing is
-// changed before the locks are held.
+// changed before the locks are held and the ports are open.
 func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	machine := hostOptions(s)
 	if err := host.Check(machine); err != nil {
@@ -150,6 +150,24 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 		return err
 	}
 	defer root.Close()
+	shared, err := lockShared(s)
+	if err != nil {
+		return err
+	}
+	defer shared.Close()
+	if err := refuseForeignPods(s); err != nil {
+		return err
+	}
+	c.Listeners, err = agent.Listen(ctx, c)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: choose other ports with --port, --read-only-port and --healthz-port", err)
+	}
+	if err != nil {
+		return err
+	}
+	if c.Listeners != nil {
+		defer c.Listeners.Close()
+	}
 	if err := connect(ctx, s, &c); err != nil {
 		return err
 	}
@@ -167,14 +185,11 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 		defer own.Close() // it and its pods go on
 	}
 	a, err := agent.New(ctx, c)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%w: choose other ports with --port, --read-only-port and --healthz-port", err)
-	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case err != nil && own != nil:
-		// An agent that cannot be made leaves no containerd. Existing pods keep running.
+	case err != nil && own != nil && !own.Adopted:
+		// An agent that cannot be made leaves no containerd of its own start.
 		return errors.Join(err, own.Stop(ctx))
 	case err != nil:
 		return err

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/certificates"
 	"svc.dev/svc/svclet/config"
@@ -34,6 +35,8 @@ type Config struct {
 	API *rest.Config
 	// ClientCertificate renews the certificate of API; nil if the agent does not.
 	ClientCertificate *certificates.Client
+	// Listeners are the agent's ports, from [Listen]; nil lets [New] open them.
+	Listeners *server.Listeners
 	// Containerd is the agent's own, from [StartContainerd]; nil if the agent uses
 	// another runtime.
 	Containerd *containerd.Runtime
@@ -98,6 +101,16 @@ type overrides struct {
 	cgroups func(cgroups) cgroups
 	objects func(objects) objects
 	system  func() systemProcesses
+}
+
+// Listen opens the ports of an agent with this configuration, which the caller passes to
+// [New] in Config.Listeners or closes. It changes nothing else. It returns nil with
+// enableServer: false.
+func Listen(ctx context.Context, c Config) (*server.Listeners, error) {
+	if !ptr.Deref(c.Configuration.EnableServer, true) {
+		return nil, nil
+	}
+	return server.Listen(ctx, serverOptions(common{Config: c}))
 }
 
 // New connects to the container runtime, opens the ports and makes the agent. It

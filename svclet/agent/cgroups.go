@@ -8,8 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/cgroup"
+	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/events"
 	"svc.dev/svc/svclet/executor"
 	"svc.dev/svc/svclet/node"
@@ -85,6 +87,12 @@ func cgroupOptions(base common, available resources) (cgroup.Options, error) {
 		KubeReservedCgroup: c.KubeReservedCgroup, SystemReservedCgroup: c.SystemReservedCgroup,
 		Enforce: c.EnforceNodeAllocatable, QOSReserved: reserved, Clock: base.Clock,
 	}, err
+}
+
+// podsCgroup returns the path of the cgroup of all pods below each hierarchy's mount
+// point.
+func podsCgroup(c *config.Configuration) string {
+	return cgroup.Driver(c.CgroupDriver).PodsPath(c.CgroupRoot, ptr.Deref(c.CgroupsPerQOS, true))
 }
 
 // systemProcesses keeps the processes of the system in a cgroup.

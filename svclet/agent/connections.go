@@ -54,8 +54,8 @@ func connect(ctx context.Context, base common) (connections, error) {
 		endTracing(conn.tracer)
 		return connections{}, err
 	}
-	if ptr.Deref(c.EnableServer, true) {
-		if conn.listeners, err = server.Listen(ctx, serverOptions(base)); err != nil {
+	if conn.listeners = base.Listeners; conn.listeners == nil {
+		if conn.listeners, err = Listen(ctx, base.Config); err != nil {
 			endTracing(conn.tracer)
 			return connections{}, errors.Join(err, conn.runtime.Close())
 		}

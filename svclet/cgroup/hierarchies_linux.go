@@ -58,6 +58,15 @@ func newHost(o Options) (*host, error) {
 	return h, nil
 }
 
+// Directory returns the directory of a cgroup in one of the hierarchies, always the same.
+func (d Driver) Directory(cgroup string) (string, error) {
+	h, err := newHost(Options{Driver: d})
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(h.needed[0], d.path(Cgroupfs.name(cgroup))), nil
+}
+
 // mountPoints returns the mount points of the controllers of cgroup v1.
 func mountPoints() (map[string]string, error) {
 	mounts, err := cgroups.GetCgroupMounts(true)

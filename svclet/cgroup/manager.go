@@ -85,6 +85,8 @@ type tree interface {
 	// kill kills all processes in a cgroup and below it, and waits until they have
 	// exited.
 	kill(ctx context.Context, n name) error
+	// pids returns the processes in a cgroup and below it.
+	pids(n name) ([]int, error)
 	remove(n name) error
 	// memory returns the memory usage of a cgroup, in bytes.
 	memory(n name) (int64, error)
@@ -112,11 +114,7 @@ func New(o Options) (*Manager, error) {
 }
 
 func newManager(o Options, tree tree) *Manager {
-	m := &Manager{options: o, tree: tree, kubepods: Cgroupfs.name(o.Root)}
-	if o.PerQOS {
-		m.kubepods = m.kubepods.child("kubepods")
-	}
-	return m
+	return &Manager{options: o, tree: tree, kubepods: podsName(o.Root, o.PerQOS)}
 }
 
 // findRoot checks that Root exists.
@@ -325,6 +323,33 @@ func (m *Manager) Pods() ([]types.UID, error) {
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// Running returns the UIDs of the pods whose cgroup has processes, sorted.
+func (m *Manager) Running() ([]types.UID, error) {
+	uids, err := m.Pods()
+	if err != nil {
+		return nil, err
+	}
+	var running []types.UID
+	for _, uid := range uids {
+		element, err := podElement(uid)
+		if err != nil {
+			return nil, err
+		}
+		pids := 0
+		for _, class := range classes() {
+			found, err := m.tree.pids(m.class(class).child(element))
+			if err != nil {
+				return nil, err
+			}
+			pids += len(found)
+		}
+		if pids > 0 {
+			running = append(running, uid)
+		}
+	}
+	return running, nil
 }
 
 func (m *Manager) pod(pod *corev1.Pod) (name, error) {

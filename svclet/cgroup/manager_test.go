@@ -58,6 +58,7 @@ func (r *recorded) set(n name, limits Limits) error   { return r.step("set", n, 
 func (r *recorded) kill(_ context.Context, n name) error {
 	return r.step("kill", n, Limits{})
 }
+func (r *recorded) pids(name) ([]int, error)                  { return nil, nil }
 func (r *recorded) remove(n name) error                       { return r.step("remove", n, Limits{}) }
 func (r *recorded) directories(path string) ([]string, error) { return r.children[path], nil }
 func (r *recorded) memory(n name) (int64, error)              { return r.used[r.driver.path(n)], nil }
@@ -243,6 +244,25 @@ func TestPodsListsPodsWithACgroup(t *testing.T) {
 		got, err := m.Pods()
 		if want := []types.UID{"b-1", "e-1", "g-1"}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", driver, got, err, want)
+		}
+	}
+}
+
+func TestPathOfTheCgroupOfAllPods(t *testing.T) {
+	for _, test := range []struct {
+		driver Driver
+		root   string
+		perQOS bool
+		want   string
+	}{
+		{Cgroupfs, "", true, "/kubepods"},
+		{Cgroupfs, "/a/b", true, "/a/b/kubepods"},
+		{Cgroupfs, "/a", false, "/a"},
+		{Systemd, "/", true, "/kubepods.slice"},
+		{Systemd, "/a", true, "/a.slice/a-kubepods.slice"},
+	} {
+		if got := test.driver.PodsPath(test.root, test.perQOS); got != test.want {
+			t.Errorf("%+v: got %s", test, got)
 		}
 	}
 }

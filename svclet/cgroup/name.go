@@ -30,6 +30,19 @@ func (n name) child(element string) name {
 	return append(append(name{}, n...), element)
 }
 
+// PodsPath returns the path of the cgroup of all pods below each hierarchy's mount
+// point, given the cgroup root (--cgroup-root). perQOS is --cgroups-per-qos, without
+// which pods are in the root itself.
+func (d Driver) PodsPath(root string, perQOS bool) string { return d.path(podsName(root, perQOS)) }
+
+func podsName(root string, perQOS bool) name {
+	n := Cgroupfs.name(root)
+	if perQOS {
+		n = n.child("kubepods")
+	}
+	return n
+}
+
 // path returns the path of a cgroup below each hierarchy's mount point.
 func (d Driver) path(n name) string {
 	if d != Systemd {

@@ -45,6 +45,9 @@ func TestRealCgroups(t *testing.T) {
 		t.Errorf("pods %v, %v, want 1-2", uids, err)
 	}
 	h.expectReservation(t, m, pod)
+	if running, err := m.Running(); err != nil || len(running) != 0 {
+		t.Errorf("the running pods are %v, %v, want none", running, err)
+	}
 	h.removeWithProcess(t, m, pod, parent)
 	if uids, err := m.Pods(); err != nil || len(uids) != 0 {
 		t.Errorf("pods %v, %v, want none", uids, err)
@@ -130,6 +133,9 @@ func (h *host) removeWithProcess(t *testing.T, m *Manager, pod *corev1.Pod, pare
 	}
 	if err := os.WriteFile(filepath.Join(inner, "cgroup.procs"), []byte(strconv.Itoa(left.Process.Pid)), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	if running, err := m.Running(); err != nil || len(running) != 1 || running[0] != pod.UID {
+		t.Errorf("the running pods are %v, %v, want %s", running, err, pod.UID)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- left.Wait() }()

@@ -13,6 +13,9 @@ func newTree(Options) (tree, error) { return nil, errNotLinux() }
 
 func newProcesses(_ clock.Clock, _, _ name) (processes, error) { return nil, errNotLinux() }
 
+// Directory is supported on Linux only.
+func (Driver) Directory(string) (string, error) { return "", errNotLinux() }
+
 // Unified reports whether the machine has cgroup v2.
 func Unified() bool { return false }
 

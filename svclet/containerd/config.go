@@ -60,7 +60,10 @@ type Leavings struct {
 	Dir string
 	// LogsDir is the directory of pod logs.
 	LogsDir string
-	// Cgroup is a top-level cgroup of the agent's pods only; empty if there is none.
+	// Endpoint is the CRI endpoint of the runtime of the agent's pods; empty if that is
+	// the containerd of Config.
+	Endpoint string
+	// Cgroup is the path of a cgroup of the agent's pods only; empty if there is none.
 	Cgroup string
 }
 

@@ -37,4 +37,4 @@ func removeRules(context.Context, string, []rule) error { return errLinux }
 func Reset(context.Context, Config, Leavings) (int, error) { return 0, errLinux }
 
 // RemoveUnmounted is supported on Linux only.
-func RemoveUnmounted(string) error { return errLinux }
+func RemoveUnmounted(context.Context, string) error { return errLinux }

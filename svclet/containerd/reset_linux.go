@@ -26,12 +26,16 @@ import (
 	"svc.dev/svc/svclet/networkpolicy"
 	"svc.dev/svc/svclet/podnetwork"
 	"svc.dev/svc/svclet/proxy"
+	"svc.dev/svc/svclet/volume"
 )
 
 // Reset stops all pods in the containerd of a directory, and containerd, and
 // removes their resources: shims, cgroups, mounts, addresses, rules of services and network policies, routes to other nodes, the bridge, logs and
 // their directories. Images and the configuration stay. It continues after errors,
 // and returns all of them, and the number of pods. The agent must not run.
+//
+// If the agent uses another runtime, Reset ends the pods there, and does nothing else
+// if it cannot: their volumes are in use.
 func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err error) {
 	network, err := config.readNetwork()
 	if err != nil {
@@ -42,7 +46,11 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 		return 0, err
 	}
 	var uids map[string]bool
-	if _, err := os.Stat(config.runDir()); err == nil { // otherwise it has not run since the last reset
+	if agent.Endpoint != "" {
+		if uids, err = endPodsAt(ctx, agent.Endpoint); err != nil {
+			return len(uids), fmt.Errorf("end the pods at %s: %w", agent.Endpoint, err)
+		}
+	} else if _, err := os.Stat(config.runDir()); err == nil { // otherwise it has not run since the last reset
 		if uids, err = endPods(ctx, config); err != nil {
 			// The following steps kill the remaining pods.
 			klog.FromContext(ctx).Info("Not all pods could be ended through containerd", "reason", err.Error())
@@ -59,7 +67,7 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	errs = append(errs, killShims(config), removeCgroups(uids), removeLogs(agent.LogsDir, uids))
 	errs = append(errs, unmountUnder(config.Dir), unmountUnder(config.runDir()))
 	if agent.Dir != "" {
-		errs = append(errs, unmountUnder(agent.Dir), RemoveUnmounted(filepath.Join(agent.Dir, "pods")))
+		errs = append(errs, unmountUnder(agent.Dir), RemoveUnmounted(ctx, filepath.Join(agent.Dir, "pods")))
 	}
 	if agent.Cgroup != "" {
 		errs = append(errs, removeCgroupEverywhere(agent.Cgroup))
@@ -69,22 +77,32 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	}
 	errs = append(errs, proxy.Remove(ctx, config.bridge()), networkpolicy.Remove(ctx, config.bridge()), podnetwork.Remove(ctx, config.bridge()), dns.Remove(config.bridge()), forgetNetworks(config), removeBridge(config.bridge()))
 	for _, dir := range []string{config.runDir(), config.addressesDir(), config.cniDir()} {
-		errs = append(errs, RemoveUnmounted(dir))
+		errs = append(errs, RemoveUnmounted(ctx, dir))
 	}
 	return len(uids), errors.Join(errs...)
 }
 
-// RemoveUnmounted removes a directory, unless it contains a mount, whose content
+// RemoveUnmounted removes a directory, and the symlink if its path is one. It returns
+// an error, and removes nothing, if the directory contains a mount, whose content
 // would be removed too.
-func RemoveUnmounted(dir string) error {
-	mounts, err := mountsUnder(dir)
+func RemoveUnmounted(ctx context.Context, dir string) error {
+	real, mounts, err := mountsUnder(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	if len(mounts) > 0 {
 		return fmt.Errorf("%s is kept: %s is mounted in it", dir, mounts[0])
 	}
-	return os.RemoveAll(dir)
+	if err := volume.RemoveTree(ctx, real); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // endPods stops and removes all pods through CRI, and returns their UIDs. It
@@ -115,7 +133,15 @@ func endPods(ctx context.Context, config Config) (uids map[string]bool, err erro
 		}
 		defer started.Close()
 	}
-	conn, err := dial(config.Endpoint())
+	return endPodsAt(ctx, config.Endpoint())
+}
+
+// endPodsAt stops and removes all pods at a CRI endpoint, and returns their UIDs.
+func endPodsAt(ctx context.Context, endpoint string) (uids map[string]bool, err error) {
+	if !strings.Contains(endpoint, "://") {
+		endpoint = "unix://" + endpoint
+	}
+	conn, err := dial(endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +307,7 @@ func removeCgroup(dir string) error {
 	return errors.Join(errs...)
 }
 
-// removeCgroupEverywhere removes a top-level cgroup in each hierarchy.
+// removeCgroupEverywhere removes a cgroup in each hierarchy.
 func removeCgroupEverywhere(name string) error {
 	found, err := filepath.Glob(filepath.Join(cgroupRoot, "*", name))
 	errs := []error{err}
@@ -322,7 +348,10 @@ func podOfCgroup(name string) string {
 
 // unmountUnder unmounts dir and all mounts in it, the latest first.
 func unmountUnder(dir string) error {
-	mounts, err := mountsUnder(dir)
+	_, mounts, err := mountsUnder(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -335,17 +364,20 @@ func unmountUnder(dir string) error {
 	return errors.Join(errs...)
 }
 
-// mountsUnder returns the mounts at dir and in it, in mount order.
-func mountsUnder(dir string) ([]string, error) {
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+// mountsUnder returns dir without symlinks, as the kernel's mount table has it, and
+// the mounts at it and in it, in mount order.
+func mountsUnder(dir string) (real string, mounts []string, err error) {
+	if real, err = filepath.EvalSymlinks(dir); err != nil {
+		return "", nil, err
+	}
+	table, err := mountinfo.GetMounts(mountinfo.PrefixFilter(real))
 	if err != nil {
-		return nil, fmt.Errorf("list the mounts in %s: %w", dir, err)
+		return "", nil, fmt.Errorf("list the mounts in %s: %w", real, err)
 	}
-	paths := make([]string, len(mounts))
-	for i, m := range mounts {
-		paths[i] = m.Mountpoint
+	for _, m := range table {
+		mounts = append(mounts, m.Mountpoint)
 	}
-	return paths, nil
+	return real, mounts, nil
 }
 
 // resultsDir is the directory of CNI's results: a file for each pod, named after

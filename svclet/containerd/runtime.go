@@ -46,6 +46,9 @@ type Runtime struct {
 	// Warnings are sentences about features that pods lack on this machine.
 	Warnings []string
 
+	// Adopted reports whether it ran before [Start].
+	Adopted bool
+
 	settings settings
 	networks sync.Mutex // serializes changes of the network
 	// masquerade is whether connections of pods that leave this machine get its address;
@@ -247,7 +250,7 @@ func (r *Runtime) adopt(ctx context.Context, changed bool) error {
 		version, err := r.awaitReady(ctx, running, adoptTimeout)
 		switch {
 		case err == nil && version == r.Version:
-			r.process = running
+			r.process, r.Adopted = running, true
 			return nil
 		case ctx.Err() != nil:
 			running.forget()

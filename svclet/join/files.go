@@ -1,11 +1,13 @@
 package join
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -32,6 +34,10 @@ func (f Files) Authority() string  { return filepath.Join(f.Dir, "ca.crt") }
 
 // Configuration is the configuration file, which an administrator may change.
 func (f Files) Configuration() string { return filepath.Join(f.Dir, "svclet.yaml") }
+
+// arguments has the command line of svclet, with which a reset finds what svclet has
+// made.
+func (f Files) arguments() string { return filepath.Join(f.Dir, "arguments.json") }
 
 // Joined reports whether the machine has joined a cluster.
 func (f Files) Joined() bool {
@@ -129,10 +135,43 @@ func (f Files) Write(server, token string, authority []byte) error {
 	return f.writeConfiguration(configuration)
 }
 
-// Remove removes the files, and the directory if it is empty then.
+// WriteArguments writes the command line of svclet. [Files.Remove] removes it.
+func (f Files) WriteArguments(args []string) error {
+	content, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(f.arguments(), append(content, '\n'), 0o600)
+}
+
+// ReadArguments returns the command line that was written; nil if none was.
+func (f Files) ReadArguments() (args []string, err error) {
+	content, err := os.ReadFile(f.arguments())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &args)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.arguments(), err)
+	}
+	return args, nil
+}
+
+// Remove removes the files, and the directory if it is empty then. A configuration file
+// that the administrator has written or changed stays.
 func (f Files) Remove() error {
+	content, err := os.ReadFile(f.Configuration())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	paths := []string{f.Bootstrap(), f.Connection(), f.Authority(), f.arguments()}
+	if slices.Contains([]string{configuration, connectedConfiguration, fleetConfiguration}, string(content)) {
+		paths = append(paths, f.Configuration())
+	}
 	var errs []error
-	for _, path := range []string{f.Bootstrap(), f.Connection(), f.Authority(), f.Configuration()} {
+	for _, path := range paths {
 		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,25 @@ func TestFilesOfAMachineThatHasJoined(t *testing.T) {
 	}
 	if kept, err := os.ReadFile(files.Configuration()); err != nil || string(kept) != string(own) {
 		t.Errorf("the administrator's configuration is now %s, %v", kept, err)
+	}
+	args := files.Arguments("/root dir", nil)
+	if err := files.WriteArguments(args); err != nil {
+		t.Fatal(err)
+	}
+	if read, err := files.ReadArguments(); err != nil || !slices.Equal(read, args) {
+		t.Errorf("the command line is read as %q, %v", read, err)
+	}
+	if err := files.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := filepath.Glob(filepath.Join(files.Dir, "*")); err != nil || !slices.Equal(kept, []string{files.Configuration()}) {
+		t.Errorf("of an administrator's files, with the configuration, %v are left, %v", kept, err)
+	}
+	if err := os.Remove(files.Configuration()); err != nil {
+		t.Fatal(err)
+	}
+	if err := files.Write("https://192.0.2.1:6443", id+"."+key, nil); err != nil {
+		t.Fatal(err)
 	}
 	if err := files.Remove(); err != nil {
 		t.Fatal(err)

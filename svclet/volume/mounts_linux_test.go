@@ -268,7 +268,7 @@ func TestUnmountNeverLeavesThePodsDirectory(t *testing.T) {
 	}
 	must(t, kernel{}.Bind(outside, filepath.Join(volume, "one"))) // stacked
 	// While mounts remain, nothing is removed through them.
-	if err := removeTree(t.Context(), h.PodDir(pod.UID)); !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EBUSY) {
+	if err := RemoveTree(t.Context(), h.PodDir(pod.UID)); !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EBUSY) {
 		t.Errorf("removing what is mounted: %v", err)
 	}
 	must(t, h.Unmount(t.Context(), pod.UID))

@@ -22,6 +22,7 @@ func ShareMounts(string) error { return errLinuxOnly }
 
 func (m *Manager) bindSubPath(_, _, _ string) error { return errLinuxOnly }
 
-func removeTree(context.Context, string) error { return errLinuxOnly }
+// RemoveTree returns an error: it is supported on Linux only.
+func RemoveTree(context.Context, string) error { return errLinuxOnly }
 
 func measureVolume(context.Context, mountedVolume) (Usage, error) { return Usage{}, errLinuxOnly }

@@ -66,5 +66,5 @@ func (m *Manager) RemoveLocal(ctx context.Context, dir string) error {
 	case used:
 		return fmt.Errorf("%s is in use by a pod", dir)
 	}
-	return removeTree(ctx, dir)
+	return RemoveTree(ctx, dir)
 }

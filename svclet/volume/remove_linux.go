@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth is how deep removeTree descends, which bounds the open directories.
+// maxDepth is how deep RemoveTree descends, which bounds the open directories.
 // Deeper directories are first moved up, so that hundreds of thousands of nested
 // directories can be removed.
 const maxDepth = 64
@@ -24,10 +24,10 @@ type remover struct {
 	moved int
 }
 
-// removeTree removes a directory and everything in it. It neither follows symlinks
+// RemoveTree removes a directory and everything in it. It neither follows symlinks
 // nor enters mount points, for which it returns EXDEV. It is not an error if the
 // directory does not exist.
-func removeTree(ctx context.Context, path string) error {
+func RemoveTree(ctx context.Context, path string) error {
 	parent, err := os.Open(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -49,7 +49,7 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	if len(mounts) > 0 {
 		return fmt.Errorf("removing the directory of pod %s: %s is still mounted", uid, mounts[0].Path)
 	}
-	if err := removeTree(ctx, dir); err != nil {
+	if err := RemoveTree(ctx, dir); err != nil {
 		return fmt.Errorf("removing the directory of pod %s: %w", uid, err)
 	}
 	return nil

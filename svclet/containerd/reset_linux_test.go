@@ -1,0 +1,102 @@
+package containerd
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownMounts is set in tests that run in a mount namespace of their own.
+const ownMounts = "SVCLET_TEST_MOUNTS"
+
+// mounting runs a test as root in a mount namespace of its own, which removes its mounts
+// with it. It returns false in the process that only waits for that.
+func mounting(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(ownMounts) != "" {
+		return true
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	self := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	self.Env = append(os.Environ(), ownMounts+"=yes")
+	self.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	if out, err := self.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	return false
+}
+
+func TestResetKeepsWhatIsMountedBehindASymlink(t *testing.T) {
+	if !mounting(t) {
+		return
+	}
+	dir, disk := t.TempDir(), t.TempDir()
+	precious, link := filepath.Join(disk, "precious"), filepath.Join(dir, "link")
+	target := filepath.Join(dir, "real", "svclet")
+	mounted := filepath.Join(target, "pods", "uid", "volumes", "v")
+	for _, err := range []error{
+		os.WriteFile(precious, nil, 0o600), os.MkdirAll(mounted, 0o700), os.Symlink("real", link),
+		unix.Mount(disk, mounted, "", unix.MS_BIND, ""),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A parent of the root directory is the symlink.
+	pods := filepath.Join(link, "svclet", "pods")
+	if err := RemoveUnmounted(t.Context(), pods); err == nil {
+		t.Error("a directory with a mount is removed")
+	}
+	if err := unmountUnder(filepath.Join(link, "svclet")); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveUnmounted(t.Context(), pods); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(precious); err != nil {
+		t.Errorf("what was mounted is removed: %v", err)
+	}
+	// The directory itself is the symlink.
+	if err := RemoveUnmounted(t.Context(), link); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{link, filepath.Join(dir, "real")} {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
+	}
+	if err := RemoveUnmounted(t.Context(), link); err != nil {
+		t.Errorf("a directory that does not exist: %v", err)
+	}
+}
+
+func TestResetTouchesNothingIfTheRuntimeOfThePodsDoesNotAnswer(t *testing.T) {
+	if !mounting(t) {
+		return
+	}
+	dir := t.TempDir()
+	volume := filepath.Join(dir, "pods", "uid", "volumes", "v")
+	if err := os.MkdirAll(volume, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(t.TempDir(), volume, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Reset(t.Context(), Config{Dir: filepath.Join(dir, "containerd")}, Leavings{Dir: dir, Endpoint: filepath.Join(dir, "none.sock")})
+	if err == nil {
+		t.Error("it succeeds")
+	}
+	if _, mounts, err := mountsUnder(volume); err != nil || len(mounts) != 1 {
+		t.Errorf("the mounts of running pods are now %v, %v", mounts, err)
+	}
+	if err := unix.Unmount(volume, 0); err != nil {
+		t.Error(err)
+	}
+}
