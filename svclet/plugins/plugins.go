@@ -60,21 +60,37 @@ const (
 type Watcher struct {
 	o       Options
 	sockets map[string]*socket
+	// registering are the paths of sockets at which a registration is in flight; results
+	// receives its result.
+	registering map[string]bool
+	results     chan result
 	// watched are the directories that are watched.
 	watched map[string]bool
 }
 
 // socket is a registration socket. A plugin that has restarted has created another file.
 type socket struct {
-	file       os.FileInfo
-	plugin     *registerapi.PluginInfo // nil before it is registered
+	file os.FileInfo
+	// plugin is what the handler has accepted; nil before.
+	plugin *registerapi.PluginInfo
+	// registered is whether the plugin has been told so.
+	registered bool
 	retry      time.Duration
 	retryAfter time.Time
 }
 
+// result is the end of a registration. info is nil if the handler has not accepted the
+// plugin.
+type result struct {
+	path   string
+	socket *socket
+	info   *registerapi.PluginInfo
+	err    error
+}
+
 // New returns a watcher that does nothing before [Watcher.Run].
 func New(o Options) *Watcher {
-	return &Watcher{o: o, sockets: map[string]*socket{}, watched: map[string]bool{}}
+	return &Watcher{o: o, sockets: map[string]*socket{}, registering: map[string]bool{}, results: make(chan result), watched: map[string]bool{}}
 }
 
 // Run registers plugins until ctx is done.
@@ -91,14 +107,18 @@ func (w *Watcher) Run(ctx context.Context) {
 	} else {
 		defer notify.Close()
 	}
+	var group sync.WaitGroup
+	defer group.Wait()
 	for {
-		pause := w.sync(ctx, notify, err == nil)
+		pause := w.sync(ctx, &group, notify, err == nil)
 		timer := w.o.Clock.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-notify.Events:
+		case r := <-w.results:
+			w.registered(ctx, r)
 		case problem := <-notify.Errors:
 			logger.Error(problem, "Failed to watch the directory of plugins", "dir", w.o.Dir)
 		case <-timer.C():
@@ -108,8 +128,9 @@ func (w *Watcher) Run(ctx context.Context) {
 }
 
 // sync brings the registrations in line with the sockets in the directory, and returns
-// when it is to be called next without a change.
-func (w *Watcher) sync(ctx context.Context, notify *fsnotify.Watcher, watch bool) time.Duration {
+// when it is to be called next without a change. Plugins register by themselves, in group:
+// one that hangs does not keep others.
+func (w *Watcher) sync(ctx context.Context, group *sync.WaitGroup, notify *fsnotify.Watcher, watch bool) time.Duration {
 	found := w.scan(ctx, notify, watch)
 	for path, s := range w.sockets {
 		if file := found[path]; file != nil && os.SameFile(file, s.file) && file.ModTime().Equal(s.file.ModTime()) {
@@ -117,13 +138,11 @@ func (w *Watcher) sync(ctx context.Context, notify *fsnotify.Watcher, watch bool
 		}
 		// A plugin that has been replaced stays usable until the new one is registered.
 		if found[path] == nil && s.plugin != nil {
-			w.o.Handlers[s.plugin.Type].Deregister(ctx, pluginOf(s.plugin, path))
-			klog.FromContext(ctx).Info("Deregistered plugin", "type", s.plugin.Type, "plugin", s.plugin.Name)
+			w.deregister(ctx, path, s.plugin)
 		}
 		delete(w.sockets, path)
 	}
 	next := scanPeriod
-	var group sync.WaitGroup
 	now := w.o.Clock.Now()
 	for path, file := range found {
 		s := w.sockets[path]
@@ -131,15 +150,21 @@ func (w *Watcher) sync(ctx context.Context, notify *fsnotify.Watcher, watch bool
 			s = &socket{file: file}
 			w.sockets[path] = s
 		}
-		if s.plugin == nil && !now.Before(s.retryAfter) {
-			group.Go(func() { w.register(ctx, path, s) })
+		if s.registered || w.registering[path] {
+			continue
 		}
-	}
-	group.Wait()
-	for _, s := range w.sockets {
-		if s.plugin == nil {
+		if now.Before(s.retryAfter) {
 			next = min(next, max(s.retryAfter.Sub(now), minRetry))
+			continue
 		}
+		w.registering[path] = true
+		group.Go(func() {
+			info, err := w.handshake(ctx, path)
+			select {
+			case w.results <- result{path, s, info, err}:
+			case <-ctx.Done():
+			}
+		})
 	}
 	return next
 }
@@ -179,26 +204,38 @@ func (w *Watcher) scan(ctx context.Context, notify *fsnotify.Watcher, watch bool
 	return found
 }
 
-// register registers the plugin of a socket.
-func (w *Watcher) register(ctx context.Context, path string, s *socket) {
-	info, err := w.handshake(ctx, path)
-	if err == nil {
-		s.plugin = info
-		klog.FromContext(ctx).Info("Registered plugin", "type", info.Type, "plugin", info.Name, "endpoint", pluginOf(info, path).Endpoint)
-		return
+// registered handles the end of a registration.
+func (w *Watcher) registered(ctx context.Context, r result) {
+	delete(w.registering, r.path)
+	s := w.sockets[r.path]
+	switch {
+	case s == nil: // its socket has gone meanwhile
+		if r.info != nil {
+			w.deregister(ctx, r.path, r.info)
+		}
+	case s != r.socket: // it has been replaced meanwhile, and is registered next
+	case r.err == nil:
+		s.plugin, s.registered = r.info, true
+		klog.FromContext(ctx).Info("Registered plugin", "type", r.info.Type, "plugin", r.info.Name, "endpoint", pluginOf(r.info, r.path).Endpoint)
+	default:
+		if r.info != nil {
+			s.plugin = r.info
+		}
+		if s.retry = min(2*s.retry, maxRetry); s.retry == 0 {
+			s.retry = minRetry
+		}
+		s.retryAfter = w.o.Clock.Now().Add(s.retry)
+		klog.FromContext(ctx).Error(r.err, "Failed to register plugin, will retry", "socket", r.path, "after", s.retry)
 	}
-	if ctx.Err() != nil {
-		return
-	}
-	if s.retry = min(2*s.retry, maxRetry); s.retry == 0 {
-		s.retry = minRetry
-	}
-	s.retryAfter = w.o.Clock.Now().Add(s.retry)
-	klog.FromContext(ctx).Error(err, "Failed to register plugin, will retry", "socket", path, "after", s.retry)
+}
+
+func (w *Watcher) deregister(ctx context.Context, path string, info *registerapi.PluginInfo) {
+	w.o.Handlers[info.Type].Deregister(ctx, pluginOf(info, path))
+	klog.FromContext(ctx).Info("Deregistered plugin", "type", info.Type, "plugin", info.Name)
 }
 
 // handshake asks a plugin who it is, passes it on to its handler, and tells it the
-// result.
+// result. It returns what the handler has accepted, even if the plugin could not be told.
 func (w *Watcher) handshake(ctx context.Context, path string) (*registerapi.PluginInfo, error) {
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -220,9 +257,16 @@ func (w *Watcher) handshake(ctx context.Context, path string) (*registerapi.Plug
 	told, done := context.WithTimeout(ctx, callTimeout)
 	defer done()
 	if _, err := client.NotifyRegistrationStatus(told, status); err != nil {
-		problem = errors.Join(problem, fmt.Errorf("the plugin could not be told that it is registered: %w", err))
+		err = fmt.Errorf("the plugin could not be told whether it is registered: %w", err)
+		if problem == nil {
+			return info, err
+		}
+		return nil, errors.Join(problem, err)
 	}
-	return info, problem
+	if problem != nil {
+		return nil, problem
+	}
+	return info, nil
 }
 
 // accept passes a plugin on to the handler of its type.
