@@ -295,7 +295,7 @@ func (n *Node) event(kind, reason, message string) {
 	if n.o.Recorder == nil {
 		return
 	}
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.o.Name}
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.o.Name, UID: types.UID(n.o.Name)} // kubectl describe finds them by this UID
 	if n.o.Core != nil {
 		ref.APIVersion = n.o.Core.APIVersion().String()
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -335,4 +336,21 @@ func TestInStandaloneModeTheNodeIsComputed(t *testing.T) {
 	}
 	cancel()
 	running.Wait()
+}
+
+// references records what events are about.
+type references struct {
+	record.EventRecorder
+	about chan<- runtime.Object
+}
+
+func (r references) Event(about runtime.Object, _, _, _ string) { r.about <- about }
+
+// kubectl describe selects the events of a Node by the UID that kubelet gives them.
+func TestEventsHaveTheNameOfTheNodeAsUID(t *testing.T) {
+	about := make(chan runtime.Object, 1000)
+	start(t, apifake.New(t), func(o *Options) { o.Recorder = references{about: about} })
+	if ref, ok := (<-about).(*corev1.ObjectReference); !ok || ref.UID != "n" || ref.Name != "n" {
+		t.Errorf("an event is about %v", ref)
+	}
 }
