@@ -155,6 +155,7 @@ func TestOverlays(t *testing.T) {
 			for rule, holds := range map[string]func(*testing.T, *manifests){
 				"PodsAreRestricted":                     podsAreRestricted,
 				"ImagesHaveATag":                        imagesHaveATag,
+				"ConfigMapsHaveANamespace":              configMapsHaveANamespace,
 				"VolumesAndAccountsOfPodsExist":         volumesAndAccountsOfPodsExist,
 				"SelectorsAndPortsMeetOneWorkload":      selectorsAndPortsMeetOneWorkload,
 				"BindingsHaveARoleAndAnAccount":         bindingsHaveARoleAndAnAccount,
@@ -274,6 +275,16 @@ func imagesHaveATag(t *testing.T, m *manifests) {
 			if !ok || tag == "latest" || tag == "" {
 				t.Errorf("%s: image %s", w.GetName(), c.Image)
 			}
+		}
+	}
+}
+
+// configMapsHaveANamespace: what kustomize generates is not left to the namespace of the
+// user's context.
+func configMapsHaveANamespace(t *testing.T, m *manifests) {
+	for _, o := range objects[*corev1.ConfigMap](m) {
+		if o.Namespace == "" {
+			t.Errorf("%s has no namespace", o.Name)
 		}
 	}
 }

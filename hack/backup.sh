@@ -13,9 +13,17 @@ kubectl() { svc kubectl --namespace="$namespace" "$@"; }
 work=$(mktemp -d)
 forward=
 trap '[[ -z $forward ]] || kill "$forward"; rm -rf "$work"' EXIT
-for name in ca.crt client.crt client.key; do
-	kubectl get secret svc-etcd -o go-template="{{index .data \"$name\" | base64decode}}" >"$work/$name"
-done
+kubectl get statefulset svc-etcd -o name >/dev/null || { echo "the fleet has no etcd of its own in the namespace $namespace: back up yours by its own tools" >&2; exit 1; }
+# key SECRET KEY prints what a Secret has.
+key() { kubectl get secret "$1" -o go-template="{{index .data \"$2\" | base64decode}}"; }
+if [[ -n $(kubectl get secret svc-etcd --ignore-not-found -o name) ]]; then
+	secret=svc-etcd certificate=client.crt private=client.key
+else # the component cert-manager
+	secret=svc-etcd-client certificate=tls.crt private=tls.key
+fi
+key $secret ca.crt >"$work/ca.crt"
+key $secret $certificate >"$work/client.crt"
+key $secret $private >"$work/client.key"
 svc kubectl --namespace="$namespace" port-forward svc-etcd-0 :2379 >"$work/forward" &
 forward=$!
 until grep -q '^Forwarding from' "$work/forward"; do

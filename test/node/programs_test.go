@@ -8,9 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -73,7 +71,9 @@ spec: {selector: {app: metrics}, ports: [{port: 80, targetPort: 8080}]}
 	It("cert-manager issues certificates", func(ctx SpecContext) {
 		load(ctx, "cert-manager")
 		s := newSpace(ctx)
-		for _, manifest := range certManagerDefinitions(ctx) {
+		definitions, err := launch.CertManagerDefinitions(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		for _, manifest := range definitions {
 			_, errOut, err := kubectl.Run(ctx, manifest, "apply", "--server-side", "--filename=-")
 			Expect(err).NotTo(HaveOccurred(), errOut)
 		}
@@ -197,24 +197,3 @@ spec:
 		}).Should(Equal(http.StatusOK))
 	})
 })
-
-// certManagerDefinitions returns the custom resource definitions of the module that
-// cert-manager is built from, without the labels that its chart adds.
-func certManagerDefinitions(ctx context.Context) []string {
-	GinkgoHelper()
-	list := exec.CommandContext(ctx, "go", "-C", "../../hack/tools/cert-manager", "list", "-m", "-f={{.Dir}}", "github.com/cert-manager/cert-manager")
-	list.Env = append(os.Environ(), "GOFLAGS=")
-	out, err := list.Output()
-	Expect(err).NotTo(HaveOccurred())
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "deploy", "crds", "crd-*.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(files).NotTo(BeEmpty())
-	templated := regexp.MustCompile(`(?m)^.*\{\{.*\n`)
-	var all []string
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		Expect(err).NotTo(HaveOccurred())
-		all = append(all, string(templated.ReplaceAll(content, nil)))
-	}
-	return all
-}

@@ -205,6 +205,12 @@ func machine() {
 // an image of svc, to svc.yaml, and returns its name.
 func render(ctx context.Context, tree, image string, components ...string) string {
 	GinkgoHelper()
+	return renderPatched(ctx, tree, image, nil, components...)
+}
+
+// renderPatched is render with patches of kustomize.
+func renderPatched(ctx context.Context, tree, image string, patches []map[string]any, components ...string) string {
+	GinkgoHelper()
 	config := filepath.Join(dir, "config")
 	Expect(os.MkdirAll(config, 0o700)).To(Succeed())
 	to := func(path string) string {
@@ -218,7 +224,7 @@ func render(ctx context.Context, tree, image string, components ...string) strin
 	}
 	kustomization, err := json.Marshal(map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-		"resources": []string{to("aggregated")}, "components": paths,
+		"resources": []string{to("aggregated")}, "components": paths, "patches": patches,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(filepath.Join(config, "kustomization.yaml"), kustomization, 0o600)).To(Succeed())

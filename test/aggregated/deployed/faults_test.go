@@ -130,7 +130,7 @@ func startTraffic(ctx context.Context) *traffic {
 	GinkgoHelper()
 	_, _, err := onHost.Run(ctx, "", "create", "namespace", loadNamespace)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { kubectl(onHost, "delete", "namespace", loadNamespace, "--timeout=3m") })
+	DeferCleanup(func() { kubectl(onHost, "delete", "namespace", loadNamespace, "--ignore-not-found", "--timeout=3m") })
 	config := rest.CopyConfig(kube.Config)
 	config.Timeout = requestPatience
 	client, err := rest.HTTPClientFor(config)
