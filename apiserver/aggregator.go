@@ -23,9 +23,12 @@ import (
 func (c *chain) aggregator(shared *genericapiserver.RecommendedConfig, kinds *genericapiserver.GenericAPIServer,
 	crds *apiextensionsserver.CustomResourceDefinitions, groups []view.Group,
 ) (*aggregatorserver.APIAggregator, error) {
-	own := library{
+	own, err := c.withOlder(library{
 		scheme: aggregatorscheme.Scheme, codecs: aggregatorscheme.Codecs, version: apiregistrationv1.SchemeGroupVersion,
 		definitions: aggregatoropenapi.GetOpenAPIDefinitions,
+	}, olderAPIServices)
+	if err != nil {
+		return nil, err
 	}
 	config := c.linkConfig(shared, own)
 	config.SkipOpenAPIInstallation = true
@@ -43,6 +46,8 @@ func (c *chain) aggregator(shared *genericapiserver.RecommendedConfig, kinds *ge
 	if err != nil {
 		return nil, err
 	}
+	// The type converter is made; the documents have only the fields of the release.
+	*config.OpenAPIV3Config = *c.documents(own).ConfigV3()
 	server.GenericAPIServer.Handler.GoRestfulContainer.ServiceErrorHandler(c.unrouted(&config))
 	if err := addAggregatorHooks(&config, server); err != nil {
 		return nil, err

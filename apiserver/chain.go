@@ -133,9 +133,14 @@ func (c *chain) linkConfig(shared *genericapiserver.RecommendedConfig, own libra
 		stored = own.stored(stored)
 	}
 	config.RESTOptionsGetter = c.stores.backend.RESTOptions(stored, own.version)
-	docs := c.documents(own)
-	config.OpenAPIConfig, config.OpenAPIV3Config = docs.ConfigV2(), docs.ConfigV3()
+	config.OpenAPIConfig, config.OpenAPIV3Config = c.documents(own).ConfigV2(), c.typesOf(own).ConfigV3()
 	return config
+}
+
+// typesOf returns the documents of a server of the libraries for type converters: they have
+// the fields that the release lacks, too, as stored objects do (managedFields).
+func (c *chain) typesOf(own library) *openapi.Documents {
+	return openapi.New("svc", documentsVersion(c.options), openapi.All(own.definitions), func() *runtime.Scheme { return own.scheme }, c.clock)
 }
 
 // documents returns the documents of a server of the libraries.

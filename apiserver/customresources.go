@@ -21,10 +21,13 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	if !c.stores.served.ServesOther(apiextensionsv1.SchemeGroupVersion) {
 		return nil, nil
 	}
-	own := library{
+	own, err := c.withOlder(library{
 		scheme: apiextensionsserver.Scheme, codecs: apiextensionsserver.Codecs, version: apiextensionsv1.SchemeGroupVersion,
 		definitions: apiextensionsopenapi.GetOpenAPIDefinitions,
 		stored:      func(codec runtime.Codec) runtime.Codec { return newDefinitionCodec(codec) },
+	}, olderDefinitions)
+	if err != nil {
+		return nil, err
 	}
 	config := c.linkConfig(shared, own)
 	config.SkipOpenAPIInstallation = true // InstallWithCustomResources serves the documents

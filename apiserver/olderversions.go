@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
@@ -17,6 +18,8 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	apiregistrationv1beta1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1beta1"
 	apiservicestorage "k8s.io/kube-aggregator/pkg/registry/apiservice/etcd"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/util"
 
 	"svc.dev/svc/apiserver/view"
 )
@@ -63,9 +66,50 @@ func (c *chain) addOlderAPIServices(config *genericapiserver.RecommendedConfig, 
 	})
 }
 
+// withOlder returns the library with the model of the kind in the older version, if the
+// release serves it, as a dependency of that in the version of the library. The library
+// makes the type converter of its routes from the models of its own version, and a field
+// manager drops managers whose version has no type.
+func (c *chain) withOlder(own library, gvk schema.GroupVersionKind) (library, error) {
+	if !c.servesOlder(gvk) {
+		return own, nil
+	}
+	older, err := own.model(gvk)
+	if err != nil {
+		return own, err
+	}
+	current, err := own.model(own.version.WithKind(gvk.Kind))
+	if err != nil {
+		return own, err
+	}
+	all := own.definitions
+	own.definitions = func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		made := all(ref)
+		definition := made[current]
+		definition.Dependencies = append(slices.Clip(definition.Dependencies), older)
+		made[current] = definition
+		return made
+	}
+	return own, nil
+}
+
+// model returns the OpenAPI name of a type of the library.
+func (l library) model(gvk schema.GroupVersionKind) (string, error) {
+	sample, err := l.scheme.New(gvk)
+	if err != nil {
+		return "", err
+	}
+	return util.GetCanonicalTypeName(sample), nil
+}
+
+// addOlder serves a kind of the library, which is withOlder, in the older version.
 func (c *chain) addOlder(config *genericapiserver.RecommendedConfig, server *genericapiserver.GenericAPIServer, own library,
 	gvk schema.GroupVersionKind, storage map[string]rest.Storage,
 ) error {
+	current, err := own.model(own.version.WithKind(gvk.Kind))
+	if err != nil {
+		return err
+	}
 	version, err := view.View{
 		Scheme:              own.scheme,
 		Admission:           config.AdmissionControl,
@@ -73,7 +117,7 @@ func (c *chain) addOlder(config *genericapiserver.RecommendedConfig, server *gen
 		Equivalents:         server.EquivalentResourceRegistry,
 		MinRequestTimeout:   time.Duration(config.MinRequestTimeout) * time.Second,
 		MaxRequestBodyBytes: config.MaxRequestBodyBytes,
-	}.InstallVersion(server.Handler.GoRestfulContainer, gvk.GroupVersion(), storage, own.codecs)
+	}.InstallVersion(server.Handler.GoRestfulContainer, gvk.GroupVersion(), storage, own.codecs, c.typesOf(own).TypeConverter(current))
 	if err != nil {
 		return err
 	}

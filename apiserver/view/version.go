@@ -12,8 +12,8 @@ import (
 
 // InstallVersion adds the web service of a version whose storage is not that of kinds,
 // by its paths, to the container.
-func (v View) InstallVersion(container *restful.Container, gv schema.GroupVersion, storage map[string]rest.Storage, codecs runtime.NegotiatedSerializer) (Version, error) {
-	resources, err := v.install(container, gv, map[schema.GroupVersion]map[string]rest.Storage{gv: storage}, codecs, managedfields.NewDeducedTypeConverter())
+func (v View) InstallVersion(container *restful.Container, gv schema.GroupVersion, storage map[string]rest.Storage, codecs runtime.NegotiatedSerializer, converter managedfields.TypeConverter) (Version, error) {
+	resources, err := v.install(container, gv, map[schema.GroupVersion]map[string]rest.Storage{gv: storage}, codecs, converter)
 	if err != nil {
 		return Version{}, fmt.Errorf("group version %s: %w", gv, err)
 	}

@@ -200,7 +200,8 @@ func (c creater) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 
 // models returns the OpenAPI names of the types of the version's kinds, in all
 // versions of these kinds: the field manager converts an object to every version
-// by which a manager has written it, and drops managers whose version has no type.
+// by which a manager has written it, in an earlier release, too, and drops managers
+// whose version has no type.
 func (v View) models(gv schema.GroupVersion, kinds *registry.Registry) ([]string, error) {
 	var models []string
 	for _, res := range kinds.Resources {
@@ -208,7 +209,7 @@ func (v View) models(gv schema.GroupVersion, kinds *registry.Registry) ([]string
 		if !slices.ContainsFunc(versions, func(gvk schema.GroupVersionKind) bool { return gvk.GroupVersion() == gv }) {
 			continue
 		}
-		for _, gvk := range versions {
+		for _, gvk := range res.Kind.GVKs() {
 			for path, s := range res.Storage {
 				model, err := v.model(gvk.GroupVersion(), s)
 				if err != nil {

@@ -131,7 +131,7 @@ func policiesRemovedIn22() []removedVersion {
 		alike(22, rbacPath+"%s"+nsPath+"rolebindings", "v1beta1", "v1", "RoleBinding is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 RoleBinding", bound),
 		alike(22, "/apis/scheduling.k8s.io/%s/priorityclasses", "v1beta1", "v1", "PriorityClass is deprecated in v1.14+, unavailable in v1.22+; use scheduling.k8s.io/v1 PriorityClass", `"value":5`),
 		alike(22, storagePath+"%s/csidrivers", "v1beta1", "v1", "CSIDriver "+group22+"; use storage.k8s.io/v1 CSIDriver", `"spec":{}`),
-		alike(22, storagePath+"%s/csinodes", "v1beta1", "v1", "CSINode is deprecated in v1.17+, unavailable in v1.22+; use storage.k8s.io/v1 CSINode", `"spec":{"drivers":[]}`),
+		alike(22, storagePath+"%s/csinodes", "v1beta1", "v1", "CSINode is deprecated in v1.17+, unavailable in v1.22+; use storage.k8s.io/v1 CSINode", `"spec":{"drivers":[{"name":"d.example.com","nodeID":"n"}]}`),
 		alike(22, storagePath+"%s/storageclasses", "v1beta1", "v1", "StorageClass "+group22+"; use storage.k8s.io/v1 StorageClass", `"provisioner":"p"`),
 		alike(22, storagePath+"%s/volumeattachments", "v1beta1", "v1", "VolumeAttachment "+group22+"; use storage.k8s.io/v1 VolumeAttachment",
 			`"spec":{"attacher":"a","nodeName":"n","source":{"persistentVolumeName":"v"}}`),
@@ -282,6 +282,23 @@ var _ = Describe("Document 2, section 9: removed versions", Ordered, ContinueOnF
 			})
 		}
 		for i, row := range rows {
+			if row.posted || row.successor == "" {
+				continue
+			}
+			It(fmt.Sprintf("1.%d knows who has applied %s after a write in the version that replaces it", release-1, row), func(ctx SpecContext) {
+				at(ctx, release-1)
+				apply := fmt.Sprintf(`{%s,"metadata":{"name":%q},%s}`, row.typeMeta(), name(i), row.body)
+				resp, err := launch.Send(ctx, current.Config, launch.Request{Method: "PATCH", Path: row.path + "/" + name(i) + "?fieldManager=applier&force=true", ContentType: "application/apply-patch+yaml", Body: apply})
+				Expect(err).NotTo(HaveOccurred())
+				parse(resp, 200)
+				resp, err = launch.Send(ctx, current.Config, launch.Request{
+					Method: "PATCH", Path: row.successor + "/" + name(i) + "?fieldManager=other", ContentType: "application/merge-patch+json", Body: `{"metadata":{"annotations":{"a":"b"}}}`,
+				})
+				Expect(err).NotTo(HaveOccurred())
+				Expect(metadataOf(parse(resp, 200))["managedFields"]).To(ContainElements(HaveKeyWithValue("manager", "applier"), HaveKeyWithValue("manager", "other")))
+			})
+		}
+		for i, row := range rows {
 			It(fmt.Sprintf("1.%d serves %s no more, its objects by the successor", release, row), func(ctx SpecContext) {
 				at(ctx, release)
 				resp := request(ctx, "POST", row.path, fmt.Sprintf(`{"metadata":{"name":"again"},%s}`, row.body))
@@ -297,6 +314,10 @@ var _ = Describe("Document 2, section 9: removed versions", Ordered, ContinueOnF
 				Eventually(func(ctx SpecContext) int {
 					return request(ctx, "PUT", path, toJSON(parse(request(ctx, "GET", path, ""), 200))).Status
 				}).WithContext(ctx).Should(Equal(200))
+				if row.ofLibrary() {
+					return // as in Kubernetes, managers of versions that are not served are dropped
+				}
+				Expect(metadataOf(parse(request(ctx, "GET", path, ""), 200))["managedFields"]).To(ContainElement(HaveKeyWithValue("manager", "applier")))
 			})
 		}
 	}
@@ -305,6 +326,18 @@ var _ = Describe("Document 2, section 9: removed versions", Ordered, ContinueOnF
 // String is the version and the resource.
 func (r removedVersion) String() string {
 	return strings.Replace(strings.TrimPrefix(r.path, "/apis/"), "/namespaces/default", "", 1)
+}
+
+// ofLibrary reports whether the kind is one of the libraries' servers.
+func (r removedVersion) ofLibrary() bool {
+	return strings.HasPrefix(r.path, "/apis/apiextensions.k8s.io/") || strings.HasPrefix(r.path, "/apis/apiregistration.k8s.io/")
+}
+
+// typeMeta are the fields apiVersion and kind of the row's object.
+func (r removedVersion) typeMeta() string {
+	version := strings.Join(strings.Split(r.path, "/")[2:4], "/")
+	kind, _, _ := strings.Cut(r.warning, " ")
+	return fmt.Sprintf(`"apiVersion":%q,"kind":%q`, version, kind)
 }
 
 func toJSON(obj object) string {
