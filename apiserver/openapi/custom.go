@@ -55,9 +55,13 @@ type custom struct {
 	mu     sync.Mutex
 	hashes map[string]definitionHash // by the definition's name
 
-	// building is locked while a document is built, which takes much memory.
-	building sync.Mutex
-	kept     map[documentKey]document
+	// buildingV2 is locked while the version 2 document is built, which takes long: it is
+	// of all definitions. buildingV3 is locked while a version 3 document is built. One of
+	// each is built at a time, since that takes much memory.
+	buildingV2, buildingV3 sync.Mutex
+
+	keptMu sync.Mutex
+	kept   map[documentKey]document
 }
 
 // definitionHash is the hash of a definition's specification.
@@ -156,8 +160,8 @@ func (c *custom) serveV2(w http.ResponseWriter, r *http.Request, static func() (
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	c.building.Lock()
-	defer c.building.Unlock()
+	c.buildingV2.Lock()
+	defer c.buildingV2.Unlock()
 	data, err := c.buildV2(versions, static)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -236,10 +240,13 @@ func (c *custom) serveV3(w http.ResponseWriter, r *http.Request, gv string, vers
 
 // document returns a document, compressed.
 func (c *custom) document(key documentKey, version *customVersion) ([]byte, error) {
-	c.building.Lock()
-	defer c.building.Unlock()
-	if kept, ok := c.kept[key]; ok && kept.hash == version.hash {
-		return kept.gzip, nil
+	if kept, ok := c.keptDocument(key, version); ok {
+		return kept, nil
+	}
+	c.buildingV3.Lock()
+	defer c.buildingV3.Unlock()
+	if kept, ok := c.keptDocument(key, version); ok { // another request has built it
+		return kept, nil
 	}
 	data, err := buildV3(version)
 	if err == nil && key.mediaType == protobufV3 {
@@ -256,14 +263,25 @@ func (c *custom) document(key documentKey, version *customVersion) ([]byte, erro
 	if err := writer.Close(); err != nil {
 		return nil, err
 	}
-	c.kept[key] = document{version.hash, bytes.Clone(compressed.Bytes())}
-	return c.kept[key].gzip, nil
+	made := document{version.hash, bytes.Clone(compressed.Bytes())}
+	c.keptMu.Lock()
+	defer c.keptMu.Unlock()
+	c.kept[key] = made
+	return made.gzip, nil
+}
+
+// keptDocument returns a document, compressed, and reports whether it is built already.
+func (c *custom) keptDocument(key documentKey, version *customVersion) ([]byte, bool) {
+	c.keptMu.Lock()
+	defer c.keptMu.Unlock()
+	kept, ok := c.kept[key]
+	return kept.gzip, ok && kept.hash == version.hash
 }
 
 // dropOthers drops documents of group versions that are not served any more.
 func (c *custom) dropOthers(versions map[string]*customVersion) {
-	c.building.Lock()
-	defer c.building.Unlock()
+	c.keptMu.Lock()
+	defer c.keptMu.Unlock()
 	maps.DeleteFunc(c.kept, func(key documentKey, _ document) bool { return versions[key.gv] == nil })
 }
 

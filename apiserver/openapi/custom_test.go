@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/emicklei/go-restful/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -34,10 +36,15 @@ type customDocuments struct {
 }
 
 func serveCustom(t *testing.T, crds ...*apiextensionsv1.CustomResourceDefinition) *customDocuments {
+	return serveCustomWith(t, apiextensionsopenapi.GetOpenAPIDefinitions, crds...)
+}
+
+// serveCustomWith is serveCustom with other definitions for the document of version 2.
+func serveCustomWith(t *testing.T, definitions common.GetOpenAPIDefinitions, crds ...*apiextensionsv1.CustomResourceDefinition) *customDocuments {
 	c := &customDocuments{t: t, store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
 	c.set(crds...)
 	to := mux.NewPathRecorderMux("test")
-	docs := openapi.New("test", "v1", openapi.All(apiextensionsopenapi.GetOpenAPIDefinitions), runtime.NewScheme, clock.RealClock{})
+	docs := openapi.New("test", "v1", openapi.All(definitions), runtime.NewScheme, clock.RealClock{})
 	docs.InstallWithCustomResources(restful.NewContainer(), to, apiextensionslisters.NewCustomResourceDefinitionLister(c.store))
 	c.handler = to
 	return c
@@ -209,5 +216,32 @@ func TestTheVersion2DocumentOfCustomResourcesIsSentOnlyIfItHasChanged(t *testing
 	c.set(definition("gadgets", "Gadget", "2"))
 	if got := c.get("/openapi/v2", "If-None-Match", etag); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), "com.example.v1.Gadget") {
 		t.Errorf("changed: got %d", got.Code)
+	}
+}
+
+func TestVersion3DocumentsDoNotWaitForThatOfVersion2(t *testing.T) {
+	building, release := make(chan struct{}), make(chan struct{})
+	c := serveCustomWith(t, func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		close(building)
+		<-release
+		return apiextensionsopenapi.GetOpenAPIDefinitions(ref)
+	}, definition("widgets", "Widget", "1"))
+	built := make(chan int)
+	go func() { built <- c.get("/openapi/v2").Code }()
+	<-building
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		c.get("/openapi/v3")
+		c.get("/openapi/v3/" + exampleV1)
+	}()
+	select {
+	case <-read:
+	case <-time.After(30 * time.Second):
+		t.Error("the version 3 documents wait for that of version 2")
+	}
+	close(release)
+	if code := <-built; code != http.StatusOK {
+		t.Errorf("version 2: got %d", code)
 	}
 }
