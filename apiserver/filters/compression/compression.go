@@ -27,12 +27,13 @@ func newGzipWriter() any {
 }
 
 // Filter compresses the objects that next responds with to get and list. Next does
-// not see the header Accept-Encoding of such requests.
+// not see the header Accept-Encoding of such requests. What is proxied is between the
+// client and the pod, service or node.
 func Filter(next http.Handler) http.Handler {
 	compressed := Always(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || info.Verb != "get" && info.Verb != "list" {
+		if !ok || !info.IsResourceRequest || info.Subresource == "proxy" || info.Verb != "get" && info.Verb != "list" {
 			next.ServeHTTP(w, req)
 			return
 		}

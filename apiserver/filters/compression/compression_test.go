@@ -69,6 +69,26 @@ func TestWhatIsCompressed(t *testing.T) {
 	}
 }
 
+func TestProxiedRequestsAndResponsesStay(t *testing.T) {
+	handler := Filter(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if got := req.Header.Get("Accept-Encoding"); got != "gzip" {
+			t.Errorf("the server behind the proxy sees Accept-Encoding %q", got)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, body)
+	}))
+	for _, resource := range []string{"pods", "services", "nodes"} {
+		req := httptest.NewRequest(http.MethodGet, "/", nil)
+		req.Header.Set("Accept-Encoding", "gzip")
+		info := &request.RequestInfo{IsResourceRequest: true, Verb: "get", Resource: resource, Subresource: "proxy"}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req.WithContext(request.WithRequestInfo(req.Context(), info)))
+		if w.Body.String() != body || w.Header().Get("Content-Encoding") != "" {
+			t.Errorf("%s: body = %q, %v", resource, w.Body, w.Header())
+		}
+	}
+}
+
 func TestARemoteServersCompressionStays(t *testing.T) {
 	handler := Filter(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("Accept-Encoding") != "" {
