@@ -45,7 +45,7 @@ func selectApplyFields(scheme *runtime.Scheme, lacking *fields.Fields) func(req 
 			case len(found.unknown) == 0:
 				return body, nil
 			}
-			if err := treatUnknown(req, found.unknown); err != nil {
+			if err := treatUnknown(req, append(duplicates(body), found.unknown...)); err != nil {
 				return nil, err
 			}
 			return json.Marshal(object)
@@ -53,9 +53,12 @@ func selectApplyFields(scheme *runtime.Scheme, lacking *fields.Fields) func(req 
 	}
 }
 
-// treatUnknown treats the unknown fields of an applied object, which are removed
-// already, as the request's fieldValidation says: an error refuses the body.
+// treatUnknown treats the texts of the unknown and duplicate fields of an object, which are
+// removed already, as the request's fieldValidation says: an error refuses the body.
 func treatUnknown(req *http.Request, unknown []string) error {
+	if len(unknown) == 0 {
+		return nil
+	}
 	switch req.URL.Query().Get("fieldValidation") {
 	case metav1.FieldValidationStrict:
 		return errors.New("strict decoding error: " + strings.Join(unknown, ", "))
@@ -64,6 +67,15 @@ func treatUnknown(req *http.Request, unknown []string) error {
 		for _, field := range unknown {
 			warning.AddWarning(req.Context(), "", field)
 		}
+	}
+	return nil
+}
+
+// duplicates returns a text for the duplicate fields of an object in YAML, or JSON, which
+// the handler does not see if the object is written again.
+func duplicates(body []byte) []string {
+	if _, err := yaml.YAMLToJSONStrict(body); err != nil {
+		return []string{strings.Join(strings.Fields(err.Error()), " ")} // a header has no lines
 	}
 	return nil
 }

@@ -40,6 +40,15 @@ func TestUnknownFieldsOfApplyFollowTheFieldValidation(t *testing.T) {
 			"an integer that its field cannot hold is refused", "fieldValidation=Ignore", `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":4294967297,"bogus":1}}`,
 			400, "spec.replicas: Invalid value: 4294967297: must fit in 32 bits", nil,
 		},
+		{
+			"Strict names duplicate fields, too", "fieldValidation=Strict", `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":1,"replicas":2,"bogus":1}}`,
+			400, `strict decoding error: yaml: unmarshal errors: line 1: key "replicas" already set in map, unknown field "spec.bogus"`, nil,
+		},
+		{
+			"Warn warns of duplicate fields in YAML, too", "", "apiVersion: apps/v1\nkind: Deployment\nbogus: 1\nspec:\n  replicas: 1\n  replicas: 2\n",
+			200, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"c"},"spec":{"replicas":2}}`,
+			[]string{`yaml: unmarshal errors: line 6: key "replicas" already set in map`, `unknown field "bogus"`},
+		},
 		{"a body without any stays as it is written", "fieldValidation=Strict", known, 200, known, nil},
 		{"a body of an unknown kind is left to the handler", "", `{"apiVersion":"v1","kind":"Bogus","metadata":{"name":"c"},"a":1}`, 200, `{"apiVersion":"v1","kind":"Bogus","metadata":{"name":"c"},"a":1}`, nil},
 		{"a list is left to the handler", "", `[1]`, 200, `[1]`, nil},

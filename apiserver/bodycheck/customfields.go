@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"runtime"
 	"slices"
 	"sync"
+	"weak"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -39,7 +41,7 @@ func CustomApplyFields(definitions apiextensionslisters.CustomResourceDefinition
 			if len(unknown) == 0 {
 				return body, nil // duplicate fields stay, for the handler to find
 			}
-			if err := treatUnknown(req, unknown); err != nil {
+			if err := treatUnknown(req, append(duplicates(body), unknown...)); err != nil {
 				return nil, err
 			}
 			return json.Marshal(object)
@@ -70,9 +72,9 @@ type customSchemas struct {
 }
 
 // cachedSchema is the schema of a version of a definition. A definition that has
-// changed is another object.
+// changed is another object. It is dropped with the definition.
 type cachedSchema struct {
-	definition *apiextensionsv1.CustomResourceDefinition
+	definition weak.Pointer[apiextensionsv1.CustomResourceDefinition]
 	schema     *structuralschema.Structural
 }
 
@@ -87,12 +89,22 @@ func (c *customSchemas) of(name, version string) *structuralschema.Structural {
 		delete(c.cached, key)
 		return nil
 	}
-	if found := c.cached[key]; found.definition == definition {
+	if found := c.cached[key]; found.definition.Value() == definition {
 		return found.schema
 	}
 	schema := structural(definition, version)
-	c.cached[key] = cachedSchema{definition, schema}
+	c.cached[key] = cachedSchema{weak.Make(definition), schema}
+	runtime.AddCleanup(definition, c.forget, key)
 	return schema
+}
+
+// forget drops the schema of a definition that is not in memory any more.
+func (c *customSchemas) forget(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found, ok := c.cached[key]; ok && found.definition.Value() == nil {
+		delete(c.cached, key)
+	}
 }
 
 // structural converts the schema of a version.

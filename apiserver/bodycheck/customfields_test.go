@@ -4,9 +4,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionslisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
@@ -77,6 +79,10 @@ func TestUnknownFieldsOfAppliedCustomResourcesFollowTheFieldValidation(t *testin
 	}{
 		{"Strict refuses them and names them all", "v1", "fieldValidation=Strict", body, 400, "strict decoding error: " + strings.Join(unknown, ", "), nil},
 		{"Warn drops them with a warning for each", "v1", "fieldValidation=Warn", body, 200, pruned, unknown},
+		{
+			"Strict names duplicate fields, too", "v1", "fieldValidation=Strict", `{"apiVersion":"example.com/v1","spec":{"size":1,"size":2,"sise":2}}`, 400,
+			`strict decoding error: yaml: unmarshal errors: line 1: key "size" already set in map, unknown field "spec.sise"`, nil,
+		},
 		{"Warn is the default", "v1", "", body, 200, pruned, unknown},
 		{"Ignore drops them", "v1", "fieldValidation=Ignore", body, 200, pruned, nil},
 		{"a body without any stays as it is written", "v1", "fieldValidation=Strict", known, 200, known, nil},
@@ -123,5 +129,33 @@ func TestAnAppliedCustomResourceIsComparedWithTheNewestSchema(t *testing.T) {
 	}
 	if got := applyWidget(t, check, "v1", "", body); got.body != body || len(got.warnings) > 0 {
 		t.Errorf("unknown fields are preserved: got %+v", got)
+	}
+}
+
+func TestTheSchemaOfADefinitionThatIsDeletedIsDropped(t *testing.T) {
+	definitions := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := definitions.Add(widgetDefinition("size")); err != nil {
+		t.Fatal(err)
+	}
+	schemas := &customSchemas{definitions: apiextensionslisters.NewCustomResourceDefinitionLister(definitions), cached: map[string]cachedSchema{}}
+	if schemas.of("widgets.example.com", "v1") == nil {
+		t.Fatal("no schema")
+	}
+	kept := func() int {
+		schemas.mu.Lock()
+		defer schemas.mu.Unlock()
+		return len(schemas.cached)
+	}
+	runtime.GC()
+	if kept() != 1 {
+		t.Error("the schema of a definition in use is dropped")
+	}
+	if err := definitions.Delete(widgetDefinition()); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); kept() > 0; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatal("the schema is kept")
+		}
 	}
 }

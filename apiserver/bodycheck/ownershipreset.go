@@ -42,7 +42,7 @@ func selectOwnershipReset(req *http.Request) Func {
 	case types.JSONPatchType:
 		rewrite = reset.inJSONPatch
 	case types.PatchType(runtime.ContentTypeYAML):
-		rewrite = reset.inYAML
+		rewrite = func(body []byte) ([]byte, bool) { return reset.inYAML(req, body) }
 	default:
 		return nil
 	}
@@ -63,14 +63,14 @@ type ownershipReset struct{ version schema.GroupVersion }
 // value returns what replaces a value of metadata.managedFields, as JSON. It
 // reports whether anything does.
 func (r ownershipReset) value(given []byte) ([]byte, bool) {
-	var list []map[string]json.RawMessage
+	var list []metav1.ManagedFieldsEntry
 	if json.Unmarshal(given, &list) != nil || list == nil || len(list) > 1 {
 		return nil, false
 	}
 	if len(list) == 0 {
 		return []byte("null"), true
 	}
-	if len(list[0]) > 0 {
+	if list[0] != (metav1.ManagedFieldsEntry{}) {
 		return nil, false
 	}
 	noFields, err := json.Marshal([]metav1.ManagedFieldsEntry{{
@@ -83,12 +83,17 @@ func (r ownershipReset) value(given []byte) ([]byte, bool) {
 // inJSON replaces the value within an object or a merge patch. All other bytes
 // stay as they are, so that the handler finds duplicate fields.
 func (r ownershipReset) inJSON(body []byte) ([]byte, bool) {
-	start, end, ok := valueAt(body, "metadata", "managedFields")
+	return r.within(body, "metadata", "managedFields")
+}
+
+// within replaces the value at a path of keys in a JSON object.
+func (r ownershipReset) within(object []byte, path ...string) ([]byte, bool) {
+	start, end, ok := valueAt(object, path...)
 	if !ok {
 		return nil, false
 	}
-	value, ok := r.value(body[start:end])
-	return bytes.Join([][]byte{body[:start], value, body[end:]}, nil), ok
+	value, ok := r.value(object[start:end])
+	return bytes.Join([][]byte{object[:start], value, object[end:]}, nil), ok
 }
 
 // valueAt returns where in a JSON object the value at a path of keys is.
@@ -132,8 +137,8 @@ func skipTo(decoder *json.Decoder, key string) bool {
 	return false
 }
 
-// inJSONPatch replaces the value of operations on metadata.managedFields, or on
-// the whole metadata.
+// inJSONPatch replaces the value of operations that set metadata.managedFields, the whole
+// metadata, or the whole object.
 func (r ownershipReset) inJSONPatch(body []byte) ([]byte, bool) {
 	var operations []map[string]json.RawMessage
 	if json.Unmarshal(body, &operations) != nil {
@@ -141,8 +146,8 @@ func (r ownershipReset) inJSONPatch(body []byte) ([]byte, bool) {
 	}
 	changed := false
 	for _, operation := range operations {
-		var path string
-		if json.Unmarshal(operation["path"], &path) != nil {
+		var kind, path string
+		if json.Unmarshal(operation["op"], &kind) != nil || json.Unmarshal(operation["path"], &path) != nil || kind != "add" && kind != "replace" {
 			continue
 		}
 		value, ok := []byte(nil), false
@@ -150,12 +155,9 @@ func (r ownershipReset) inJSONPatch(body []byte) ([]byte, bool) {
 		case "/metadata/managedFields":
 			value, ok = r.value(operation["value"])
 		case "/metadata":
-			given := operation["value"]
-			if start, end, found := valueAt(given, "managedFields"); found {
-				if value, ok = r.value(given[start:end]); ok {
-					value = bytes.Join([][]byte{given[:start], value, given[end:]}, nil)
-				}
-			}
+			value, ok = r.within(operation["value"], "managedFields")
+		case "":
+			value, ok = r.within(operation["value"], "metadata", "managedFields")
 		}
 		if ok {
 			operation["value"], changed = value, true
@@ -168,11 +170,17 @@ func (r ownershipReset) inJSONPatch(body []byte) ([]byte, bool) {
 	return rewritten, err == nil
 }
 
-// inYAML is inJSON for YAML, of which JSON is a part.
-func (r ownershipReset) inYAML(body []byte) ([]byte, bool) {
+// inYAML is inJSON for YAML, of which JSON is a part. JSON has no duplicate fields any
+// more: a request that is to be refused because of them is left to the handler, which names
+// them.
+func (r ownershipReset) inYAML(req *http.Request, body []byte) ([]byte, bool) {
 	converted, err := yaml.YAMLToJSON(body)
 	if err != nil {
 		return nil, false
 	}
-	return r.inJSON(converted)
+	rewritten, ok := r.inJSON(converted)
+	if !ok {
+		return nil, false
+	}
+	return rewritten, treatUnknown(req, duplicates(body)) == nil
 }

@@ -34,6 +34,20 @@ func TestOwnershipResetFollowsTheSpecification(t *testing.T) {
 			http.MethodPatch, "application/json-patch+json", `[{"op":"add","path":"/metadata","value":{"managedFields":[]}}]`,
 			`[{"op":"add","path":"/metadata","value":{"managedFields":null}}]`,
 		},
+		"an update in YAML with duplicate fields that are refused is left to the handler": {
+			http.MethodPut, "application/yaml;strict", "metadata:\n  name: a\n  name: b\n  managedFields: []\n", "metadata:\n  name: a\n  name: b\n  managedFields: []\n",
+		},
+		"an entry with empty fields is an empty one": {
+			http.MethodPut, "application/json", `{"metadata":{"managedFields":[{"manager":""}]}}`, `{"metadata":{"managedFields":` + noFields + `}}`,
+		},
+		"a JSON patch of the whole object": {
+			http.MethodPatch, "application/json-patch+json", `[{"op":"replace","path":"","value":{"metadata":{"managedFields":[]}}}]`,
+			`[{"op":"replace","path":"","value":{"metadata":{"managedFields":null}}}]`,
+		},
+		"a test of a JSON patch stays": {
+			http.MethodPatch, "application/json-patch+json", `[{"op":"test","path":"/metadata/managedFields","value":[]}]`,
+			`[{"op":"test","path":"/metadata/managedFields","value":[]}]`,
+		},
 		"managers of another object stay": {
 			http.MethodPut, "application/json", `{"spec":{"metadata":{"managedFields":[]}}}`, `{"spec":{"metadata":{"managedFields":[]}}}`,
 		},
