@@ -128,6 +128,7 @@ func (c *chain) linkConfig(shared *genericapiserver.RecommendedConfig, own libra
 	config := *shared
 	config.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	config.Serializer = own.codecs
+	config.LoopbackClientConfig = inProtobuf(shared.LoopbackClientConfig)
 	stored := own.codecs.LegacyCodec(own.version)
 	if own.stored != nil {
 		stored = own.stored(stored)

@@ -36,10 +36,8 @@ func newClients(o *options.Options, id *identity, s *stores, behind *hosted, l l
 	}
 	c.requests = inprocess.NewStoppable(c.view)
 	c.loopback = inprocess.ClientConfig(c.requests)
-	config := rest.CopyConfig(c.loopback)
+	config := inProtobuf(c.loopback)
 	config.WarningHandler = rest.NoWarnings{}
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	var err error
 	if c.typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("internal view: %w", err)
@@ -55,6 +53,15 @@ func newClients(o *options.Options, id *identity, s *stores, behind *hosted, l l
 		return nil, fmt.Errorf("internal view: %w", err)
 	}
 	return c, nil
+}
+
+// inProtobuf returns the configuration of clients that send and accept protobuf, which
+// takes the server less time than JSON. All objects must be of Go types.
+func inProtobuf(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return config
 }
 
 // newServiceResolver returns how extension servers and webhooks are reached: at
