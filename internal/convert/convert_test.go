@@ -8,11 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"svc.dev/svc/internal/golden"
+	"svc.dev/svc/internal/manifest"
 	"svc.dev/svc/internal/releases"
 )
 
 // The commands of the scripts: "convert RELEASE [VERSION]" prints the converted manifest
-// and what has been changed and found, "check RELEASE" only what has been found.
+// and what has been changed and found, "patch RELEASE" those of a patch, "yaml RELEASE" the
+// converted manifest in YAML's block style, "check RELEASE" only what has been found.
 func TestScripts(t *testing.T) {
 	table, err := releases.Load()
 	if err != nil {
@@ -24,7 +26,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &Converter{Table: table, Release: release, OnlyRemoved: command.Name == "check"}
+			c := &Converter{Table: table, Release: release, OnlyRemoved: command.Name == "check", Patch: command.Name == "patch"}
 			if len(command.Args) > 1 {
 				if c.Version, err = schema.ParseGroupVersion(command.Args[1]); err != nil {
 					t.Fatal(err)
@@ -35,13 +37,16 @@ func TestScripts(t *testing.T) {
 				return err.Error()
 			}
 			var out strings.Builder
-			if command.Name == "convert" {
+			switch command.Name {
+			case "convert", "patch":
 				out.WriteString(text)
+			case "yaml":
+				return inBlockStyle(t, text)
 			}
 			code := 0
 			for _, o := range outcomes {
 				for _, change := range o.Changes {
-					if command.Name == "convert" {
+					if command.Name != "check" {
 						fmt.Fprintf(&out, "* %d %s: %s\n", change.Line, change.Path, change.Message)
 					}
 				}
@@ -66,4 +71,17 @@ func body(text string) string {
 		out.WriteString(strings.TrimPrefix(line, "  "))
 	}
 	return strings.TrimRight(out.String(), "\n") + "\n"
+}
+
+func inBlockStyle(t *testing.T, text string) string {
+	t.Helper()
+	documents, err := manifest.Parse("m.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := manifest.EncodeYAML(documents[0].Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(block, "\n")
 }

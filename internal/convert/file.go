@@ -32,6 +32,7 @@ func (c *Converter) File(name, text string) (string, []Outcome, error) {
 		}
 		text := d.Text
 		if changed {
+			d.SettleLists()
 			if text, err = d.Write(); err != nil {
 				return "", nil, err
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,15 @@ type Document struct {
 	Root *yaml.Node
 	// JSON reports whether the text is JSON.
 	JSON bool
+
+	lists []typedList
+}
+
+// typedList is a list of objects of one kind, such as an IngressList.
+type typedList struct {
+	node *yaml.Node
+	// items are its objects; added are those that Objects has given an apiVersion and a kind.
+	items, added []*yaml.Node
 }
 
 // Error is a mistake in a file.
@@ -99,11 +109,10 @@ func isSeparator(line string) bool {
 
 // parse reads Text into Root.
 func (d *Document) parse() error {
-	text := d.Text
 	if d.JSON {
-		text = strings.ReplaceAll(text, "\t", " ") // outside of strings only: JSON has no tabs in them
+		return d.parseJSON()
 	}
-	decoder := yaml.NewDecoder(strings.NewReader(text))
+	decoder := yaml.NewDecoder(strings.NewReader(d.Text))
 	var root yaml.Node
 	switch err := decoder.Decode(&root); {
 	case errors.Is(err, io.EOF):
@@ -222,26 +231,53 @@ func (d *Document) LineOf(n *yaml.Node) int {
 }
 
 // Objects returns the objects of the document: its root or, if that is a List, the
-// items of it. Mappings without apiVersion or kind are among them.
+// items of it. Mappings without apiVersion or kind are among them. Items of a typed list
+// get what they may leave out, which the list says.
 func (d *Document) Objects() []*yaml.Node {
 	if d.Root == nil {
 		return nil
 	}
-	return objects(d.Root)
+	d.lists = nil
+	return d.objects(d.Root)
 }
 
-func objects(n *yaml.Node) []*yaml.Node {
-	items := Get(n, "items")
-	if items == nil || items.Kind != yaml.SequenceNode || !strings.HasSuffix(Text(n, "kind"), "List") {
+func (d *Document) objects(n *yaml.Node) []*yaml.Node {
+	items, kind := Get(n, "items"), Text(n, "kind")
+	if items == nil || items.Kind != yaml.SequenceNode || !strings.HasSuffix(kind, "List") {
 		return []*yaml.Node{n}
 	}
-	var list []*yaml.Node
+	var all []*yaml.Node
+	typed := typedList{node: n}
 	for _, item := range items.Content {
-		if Get(item, "kind") == nil && item.Kind == yaml.MappingNode && Text(n, "kind") != "List" {
-			// Items of a typed list may leave out what the list says.
-			item.Content = append([]*yaml.Node{String("apiVersion"), String(Text(n, "apiVersion")), String("kind"), String(strings.TrimSuffix(Text(n, "kind"), "List"))}, item.Content...)
+		if Get(item, "kind") == nil && item.Kind == yaml.MappingNode && kind != "List" {
+			item.Content = append([]*yaml.Node{String("apiVersion"), String(Text(n, "apiVersion")), String("kind"), String(strings.TrimSuffix(kind, "List"))}, item.Content...)
+			typed.added = append(typed.added, item)
 		}
-		list = append(list, objects(item)...)
+		objects := d.objects(item)
+		typed.items = append(typed.items, objects...)
+		all = append(all, objects...)
 	}
-	return list
+	if kind != "List" {
+		d.lists = append(d.lists, typed)
+	}
+	return all
+}
+
+// SettleLists gives typed lists whose objects have been converted the version of these, if
+// it is the same for all, and removes from the items what Objects has added.
+func (d *Document) SettleLists() {
+	for _, list := range d.lists {
+		if len(list.items) == 0 {
+			continue
+		}
+		version := Text(list.items[0], "apiVersion")
+		if slices.ContainsFunc(list.items, func(item *yaml.Node) bool { return Text(item, "apiVersion") != version }) {
+			continue
+		}
+		SetText(Get(list.node, "apiVersion"), version)
+		for _, item := range list.added {
+			Delete(item, "apiVersion")
+			Delete(item, "kind")
+		}
+	}
 }

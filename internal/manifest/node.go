@@ -130,7 +130,10 @@ func String(s string) *yaml.Node {
 	n := &yaml.Node{}
 	n.SetString(s)
 	if s != "" && n.Style == 0 {
-		n.Tag = "!!str" // the encoder quotes what would be read as another type
+		n.Tag = "!!str" // the encoder quotes what YAML 1.2 would read as another type
+		if needsQuotes(n) {
+			n.Style = yaml.DoubleQuotedStyle
+		}
 	}
 	return n
 }

@@ -114,18 +114,32 @@ func (s style) encode(root *yaml.Node) (string, error) {
 	return out.String(), encoder.Close()
 }
 
-// EncodeYAML returns the content in YAML's block style, with its comments.
+// EncodeYAML returns the content in YAML's block style, with its comments. Texts that
+// YAML 1.1, which kubectl reads, takes for something else, such as "yes", keep their quotes.
 func EncodeYAML(root *yaml.Node) (string, error) {
 	block := clone(root)
 	var walk func(n *yaml.Node)
 	walk = func(n *yaml.Node) {
-		n.Style &^= yaml.FlowStyle | yaml.DoubleQuotedStyle
+		n.Style &^= yaml.FlowStyle
+		if !needsQuotes(n) {
+			n.Style &^= yaml.DoubleQuotedStyle
+		}
 		for _, child := range n.Content {
 			walk(child)
 		}
 	}
 	walk(block)
 	return style{indent: 2, compact: true}.encode(block)
+}
+
+// needsQuotes reports whether a node is a text that YAML 1.1 or 1.2 reads as another type
+// without quotes.
+func needsQuotes(n *yaml.Node) bool {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
+		return false
+	}
+	text, err := yaml.Marshal(n.Value) // a text, unlike a node, is quoted for YAML 1.1, too
+	return err == nil && (text[0] == '"' || text[0] == '\'')
 }
 
 // EncodeJSON returns the content as JSON, with its order; on one line if indent is 0.
