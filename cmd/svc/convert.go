@@ -179,6 +179,9 @@ func (c *convertConfig) runCluster(cmd *cobra.Command, converter *convert.Conver
 	if err := c.print(cmd.OutOrStdout(), rep); err != nil {
 		return err
 	}
+	if len(warnings) > 0 {
+		return fmt.Errorf("not everything was checked: %s", strings.Join(warnings, "; "))
+	}
 	return outcome(rep)
 }
 

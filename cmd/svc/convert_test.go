@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,5 +79,31 @@ func TestConvertWritesTheFiles(t *testing.T) {
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != newBudget {
 		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+func TestACheckOfAClusterThatCannotBeReadFails(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/api":
+			fmt.Fprint(w, `{"kind":"APIVersions","versions":[]}`)
+		case "/apis":
+			fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+		default:
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`)
+		}
+	}))
+	t.Cleanup(s.Close)
+	file := filepath.Join(t.TempDir(), "config")
+	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":%q}}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],"users":[{"name":"a","user":{"token":"t"}}],"current-context":"a"}`, s.URL)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut strings.Builder
+	code := run([]string{"convert", "--check", "--cluster", "--svcconfig=" + file}, &out, &errOut)
+	if code != 3 || !strings.HasPrefix(errOut.String(), "svc convert: not everything was checked: Helm releases in Secrets were not read: ") || !strings.Contains(out.String(), "warning: requests for deprecated versions were not read (/metrics)") {
+		t.Errorf("exit code %d\n%s\n%s", code, out.String(), errOut.String())
 	}
 }

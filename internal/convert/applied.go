@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"svc.dev/svc/internal/manifest"
+	"svc.dev/svc/internal/releases"
 )
 
 // Live returns what is known of an object of a cluster: the manifest that was applied,
@@ -30,6 +32,9 @@ func (c *Converter) Live(gvk schema.GroupVersionKind, meta *metav1.ObjectMeta) O
 			o.Findings[i].Message = "in the manifest that was applied: " + o.Findings[i].Message
 		}
 	}
+	if k := c.Table.Kind(gvk); k != nil && c.Release > k.Served.Last && !c.servesAnother(k) {
+		o.find(RemovedVersion, Error, Decide, nil, "apiVersion", removed(k)+withoutSuccessor(k, c.Release)+": the object is out of reach then")
+	}
 	seen := map[string]bool{}
 	for _, f := range meta.ManagedFields {
 		gv, err := schema.ParseGroupVersion(f.APIVersion)
@@ -46,6 +51,15 @@ func (c *Converter) Live(gvk schema.GroupVersionKind, meta *metav1.ObjectMeta) O
 		}
 	}
 	return o
+}
+
+// servesAnother reports whether the release serves the objects of a kind in another version.
+func (c *Converter) servesAnother(k *releases.Kind) bool {
+	if slices.ContainsFunc(c.Table.Versions(k.GroupKind()), func(other *releases.Kind) bool { return other.ServedAt(c.Release) }) {
+		return true
+	}
+	to := c.Table.Successor(k, c.Release)
+	return to != nil && to.Kind == k.Kind
 }
 
 // Requested returns what is known of requests for a resource that a server has counted

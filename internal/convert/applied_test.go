@@ -56,3 +56,27 @@ func TestRequested(t *testing.T) {
 		}
 	}
 }
+
+func TestALiveObjectWhoseKindEnds(t *testing.T) {
+	table, err := releases.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		release releases.Release
+		gvk     schema.GroupVersionKind
+		code    int
+	}{
+		{24, schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodSecurityPolicy"}, 0},
+		{25, schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodSecurityPolicy"}, 2},
+		{31, schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1alpha2", Kind: "ResourceClass"}, 2},
+		{25, schema.GroupVersionKind{Group: "batch", Version: "v1beta1", Kind: "CronJob"}, 0},
+		{22, schema.GroupVersionKind{Group: "extensions", Version: "v1beta1", Kind: "Ingress"}, 0}, // it is served in another group
+		{25, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}, 0},
+	} {
+		c := &Converter{Table: table, Release: tc.release, OnlyRemoved: true}
+		if o := c.Live(tc.gvk, &metav1.ObjectMeta{Name: "a"}); o.Code() != tc.code {
+			t.Errorf("%v at %v: %+v", tc.gvk, tc.release, o)
+		}
+	}
+}

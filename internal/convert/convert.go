@@ -96,6 +96,9 @@ type Converter struct {
 	// Patch reports whether the objects are patches: what they do not have is in the
 	// object that they change, so nothing is written out and nothing is required.
 	Patch bool
+	// Kustomization is set for a kustomization: it returns the text of a file that this
+	// refers to, empty if it cannot be read.
+	Kustomization func(path string) string
 }
 
 // Object converts an object in place and returns what has been found and changed.
@@ -152,7 +155,7 @@ func (c *Converter) convert(o *Outcome, obj *yaml.Node, k *releases.Kind) *relea
 		return nil
 	case to == nil:
 		if k.DeprecatedAt(c.Release) {
-			o.find(DeprecatedVersion, Warning, "", at, "apiVersion", deprecated(k))
+			o.find(DeprecatedVersion, Warning, "", at, "apiVersion", c.deprecated(k))
 		}
 		o.offByDefault(k, at)
 		return k
@@ -229,13 +232,15 @@ func removed(k *releases.Kind) string {
 	return fmt.Sprintf("%s is not served since %v", name(k), k.Served.Last+1)
 }
 
-func deprecated(k *releases.Kind) string {
+func (c *Converter) deprecated(k *releases.Kind) string {
 	message := fmt.Sprintf("%s is deprecated since %v", name(k), k.Deprecated)
 	if k.Removed != 0 {
 		message += fmt.Sprintf(" and not served from %v", k.Removed)
 	}
-	if !k.Replacement.Empty() {
-		message += fmt.Sprintf("; use %s %s", k.Replacement.GroupVersion(), k.Replacement.Kind)
+	if to := c.Table.Instead(k, c.Release); to != nil {
+		message += "; use " + name(to)
+	} else if !k.Replacement.Empty() {
+		message += fmt.Sprintf("; its successor is not in %v yet", c.Release)
 	}
 	return message
 }

@@ -81,6 +81,11 @@ func (e *edit) decide(at *yaml.Node, path, format string, args ...any) {
 	e.outcome.find(NotConvertible, Error, Decide, at, path, fmt.Sprintf(format, args...))
 }
 
+// differs notes that an object with only another apiVersion would mean something else.
+func (e *edit) differs(at *yaml.Node, path, format string, args ...any) {
+	e.outcome.find(ChangedDefault, Warning, Rewrite, at, path, fmt.Sprintf(format, args...))
+}
+
 func lineOf(n *yaml.Node) int {
 	if n == nil {
 		return 0
@@ -99,6 +104,7 @@ func (e *edit) keep(in *yaml.Node, path, key string, value *yaml.Node, now strin
 		text = "[" + value.Content[0].Value + "]"
 	}
 	e.changed(in, join(path, key), "the default of %s, %s, is written out: %s", e.version, text, now)
+	e.differs(in, join(path, key), "the default of %s is %s: %s", e.version, text, now)
 }
 
 // rename gives a key another name.

@@ -19,7 +19,11 @@ func (c *Converter) File(name, text string) (string, []Outcome, error) {
 	for _, d := range documents {
 		changed := false
 		for _, obj := range d.Objects() {
-			o := c.Object(obj)
+			convert := c.Object
+			if c.Kustomization != nil {
+				convert = c.kustomization
+			}
+			o := convert(obj)
 			o.File, o.Line = name, d.LineOf(obj)
 			for i := range o.Changes {
 				o.Changes[i].Line = lineInFile(d, o.Line, o.Changes[i].Line)

@@ -17,7 +17,8 @@ func ingress(e *edit) {
 		for j, path := range manifest.Items(manifest.Get(rule, "http"), "paths") {
 			at := fmt.Sprintf("spec.rules[%d].http.paths[%d]", i, j)
 			backend(e, manifest.Get(path, "backend"), at+".backend")
-			if !e.patch && manifest.IsNull(manifest.Get(path, "pathType")) {
+			// In a patch, too: the lists of rules and paths replace those of the object.
+			if manifest.IsNull(manifest.Get(path, "pathType")) {
 				manifest.SetAfter(path, "path", "pathType", manifest.String("ImplementationSpecific"))
 				e.changed(path, at+".pathType", "required in v1: the default of %s, ImplementationSpecific, is written out", e.version)
 			}

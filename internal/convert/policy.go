@@ -19,6 +19,7 @@ func disruptionBudget(e *edit) {
 		return
 	}
 	e.changed(manifest.Key(spec, "selector"), "spec.selector", "removed: empty, it selects no pods in policy/v1beta1 and all pods in policy/v1, and without it none; write {} to protect all pods")
+	e.differs(manifest.Key(spec, "selector"), "spec.selector", "empty, it selects no pods in policy/v1beta1 and all pods in policy/v1")
 	manifest.Delete(spec, "selector")
 }
 

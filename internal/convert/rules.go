@@ -17,6 +17,7 @@ const (
 	MissingValue       Rule = "missing-value"
 	DeprecatedMetadata Rule = "deprecated-metadata"
 	NotConvertible     Rule = "not-convertible"
+	ChangedDefault     Rule = "changed-default"
 	LiveVersion        Rule = "live-version"
 	RequestedVersion   Rule = "requested-version"
 )
@@ -36,6 +37,7 @@ func Rules() map[Rule]string {
 		MissingValue:       "The release does not have this value of the field.",
 		DeprecatedMetadata: "The annotation or label is deprecated or without effect at the release.",
 		NotConvertible:     "A part of the object has no place in the new version, or needs a choice.",
+		ChangedDefault:     "What the object leaves out means something else in the version that replaces the removed one.",
 		LiveVersion:        "A client has written the object in a version that the release no longer serves.",
 		RequestedVersion:   "Clients request a version that the release no longer serves.",
 	}

@@ -27,9 +27,6 @@ func (w *walk) object(of *releases.Type, n *yaml.Node, path string) {
 		w.outcome.find(WrongType, Error, Decide, n, path, "must be an object")
 		return
 	}
-	if of.Name == "ObjectMeta" {
-		w.metadata(n, path)
-	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
@@ -51,6 +48,10 @@ func (w *walk) object(of *releases.Type, n *yaml.Node, path string) {
 		case !has:
 			w.outcome.find(MissingField, Error, Decide, key, at, fmt.Sprintf("the field was removed in %v", f.In.Last+1))
 		default:
+			if f.Type == "meta/v1.ObjectMeta" {
+				w.metadata(n, value, at)
+			}
+			w.nodeLabels(of, key.Value, value, at)
 			w.value(of, f, value, at)
 		}
 	}

@@ -168,6 +168,21 @@ func (t *Table) Successor(k *Kind, r Release) *Kind {
 	return nil
 }
 
+// Instead returns what a server of release r names as the replacement of a kind: the
+// declared one or, as long as the release does not serve that, the newest version of the
+// kind that is younger. It is nil if there is none.
+func (t *Table) Instead(k *Kind, r Release) *Kind {
+	if declared := t.Kind(k.Replacement); declared != nil && declared.ServedAt(r) {
+		return declared
+	}
+	for _, other := range t.Versions(k.GroupKind()) {
+		if other.ServedAt(r) && other.Served.First > k.Served.First {
+			return other
+		}
+	}
+	return nil
+}
+
 // Type returns the type with the fields of a kind.
 func (t *Table) Type(k *Kind) *Type { return t.types[k.Package+"."+k.Kind] }
 

@@ -65,17 +65,30 @@ func Convert(c *convert.Converter, names []string, stdin io.Reader) (*Result, er
 			}
 			of := *c
 			of.Patch = patches[filepath.Clean(file)]
+			if isKustomization(file) {
+				of.Kustomization = func(path string) string {
+					text, err := os.ReadFile(filepath.Join(filepath.Dir(file), path))
+					if err != nil {
+						return "" // kustomize itself reports it
+					}
+					return string(text)
+				}
+			}
 			result.add(&of, file, string(text), inDirectory)
 		}
 	}
 	return result, nil
 }
 
+func isKustomization(file string) bool {
+	return slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file))
+}
+
 // patchesOf returns the files that the kustomizations among the files use as patches.
 func patchesOf(files []string) (map[string]bool, error) {
 	patches := map[string]bool{}
 	for _, file := range files {
-		if !slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file)) {
+		if !isKustomization(file) {
 			continue
 		}
 		text, err := os.ReadFile(file)

@@ -157,3 +157,66 @@ func TestPatchesOfKustomizationsAreNotCompleted(t *testing.T) {
 		}
 	}
 }
+
+func TestKustomizationsFollowTheObjectsThatTheyReferTo(t *testing.T) {
+	const before = `resources: [web.yaml]
+patches:
+- target: {group: extensions, version: v1beta1, kind: Ingress, name: web} # the site
+  path: operations.yaml
+- target:
+    version: v1beta1
+    kind: CronJob
+  patch: |-
+    - op: replace
+      path: /spec/suspend
+      value: true
+- patch: |-
+    apiVersion: extensions/v1beta1
+    kind: Ingress
+    metadata:
+      name: web
+    spec:
+      backend: {serviceName: a, servicePort: 80}
+- target: {group: apps, version: v1, kind: Deployment}
+  path: operations.yaml
+- target: {kind: Ingress}
+  path: operations.yaml
+patchesJson6902:
+- target: {group: networking.k8s.io, version: v1beta1, kind: Ingress, name: web}
+  patch: '[{"op": "remove", "path": "/spec/backend"}]'
+replacements:
+- source: {kind: ConfigMap, name: c}
+  targets:
+  - select: {group: policy, version: v1beta1, kind: PodDisruptionBudget}
+vars:
+- name: SERVICE
+  objref: {apiVersion: batch/v1beta1, kind: CronJob, name: a}
+`
+	after := strings.NewReplacer("group: extensions, version: v1beta1, kind: Ingress", "group: networking.k8s.io, version: v1, kind: Ingress",
+		"    version: v1beta1\n    kind: CronJob", "    version: v1\n    kind: CronJob",
+		"    apiVersion: extensions/v1beta1", "    apiVersion: networking.k8s.io/v1",
+		"backend: {serviceName: a, servicePort: 80}", "defaultBackend: {service: {name: a, port: {number: 80}}}",
+		"group: networking.k8s.io, version: v1beta1", "group: networking.k8s.io, version: v1",
+		"group: policy, version: v1beta1", "group: policy, version: v1", "apiVersion: batch/v1beta1", "apiVersion: batch/v1").Replace(before)
+	dir := files(t, map[string]string{"kustomization.yaml": before, "operations.yaml": "- op: remove\n  path: /spec/backend\n"})
+	result, err := Convert(converter(t), []string{dir}, nil)
+	if err != nil || len(result.Errors) > 0 {
+		t.Fatal(err, result.Errors)
+	}
+	for _, f := range result.Files {
+		if filepath.Base(f.Name) == "kustomization.yaml" && f.After != after {
+			t.Errorf("got\n%s", f.After)
+		}
+	}
+	var decide []string
+	for _, o := range result.Outcomes {
+		for _, f := range o.Findings {
+			if f.Action == convert.Decide {
+				decide = append(decide, f.Path)
+			}
+		}
+	}
+	if got := strings.Join(decide, " "); got != "patches[0] patchesJson6902[0]" {
+		t.Errorf("to decide: %s", got)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -46,6 +47,7 @@ func Check(ctx context.Context, config *rest.Config, c *convert.Converter) (outc
 	if err != nil {
 		warnings = append(warnings, fmt.Sprintf("not all API groups were read: %v", err))
 	}
+	seen := map[types.UID]bool{}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil || !c.Table.HasGroup(gv.Group) {
@@ -55,7 +57,7 @@ func Check(ctx context.Context, config *rest.Config, c *convert.Converter) (outc
 			if !slices.Contains(r.Verbs, "list") || r.Kind == "Event" { // events expire
 				continue
 			}
-			found, err := check(ctx, objects, c, gv.WithResource(r.Name), gv.WithKind(r.Kind))
+			found, err := check(ctx, objects, c, gv.WithResource(r.Name), gv.WithKind(r.Kind), seen)
 			if ctx.Err() != nil {
 				return nil, nil, ctx.Err()
 			}
@@ -81,8 +83,9 @@ func Check(ctx context.Context, config *rest.Config, c *convert.Converter) (outc
 	return append(outcomes, requested...), warnings, nil
 }
 
-// check reads the objects of a resource, page by page.
-func check(ctx context.Context, client metadata.Interface, c *convert.Converter, gvr schema.GroupVersionResource, gvk schema.GroupVersionKind) ([]convert.Outcome, error) {
+// check reads the objects of a resource, page by page, except those that it has seen in
+// another group, such as Ingresses in extensions and networking.k8s.io.
+func check(ctx context.Context, client metadata.Interface, c *convert.Converter, gvr schema.GroupVersionResource, gvk schema.GroupVersionKind, seen map[types.UID]bool) ([]convert.Outcome, error) {
 	var outcomes []convert.Outcome
 	err := pages(func(next string) (string, error) {
 		page, err := client.Resource(gvr).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: next})
@@ -90,6 +93,11 @@ func check(ctx context.Context, client metadata.Interface, c *convert.Converter,
 			return "", err
 		}
 		for i := range page.Items {
+			if uid := page.Items[i].UID; seen[uid] {
+				continue
+			} else if uid != "" {
+				seen[uid] = true
+			}
 			o := c.Live(gvk, &page.Items[i].ObjectMeta)
 			o.File = file
 			outcomes = append(outcomes, o)

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"svc.dev/svc/internal/convert"
@@ -39,7 +40,7 @@ func server(t *testing.T, metrics http.HandlerFunc) *rest.Config {
 	}
 	cronJob := func(name, manifest string) metav1.PartialObjectMetadata {
 		return metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: manifest}}}
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: manifest}}}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api", func(w http.ResponseWriter, _ *http.Request) {
@@ -60,7 +61,8 @@ func server(t *testing.T, metrics http.HandlerFunc) *rest.Config {
 			page.Continue = "more"
 			page.Items = []metav1.PartialObjectMetadata{cronJob("old", `{"apiVersion":"batch/v1beta1","kind":"CronJob","metadata":{"name":"old"}}`)}
 		} else {
-			page.Items = []metav1.PartialObjectMetadata{cronJob("new", `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"new"}}`)}
+			page.Items = []metav1.PartialObjectMetadata{cronJob("new", `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"new"}}`),
+				cronJob("old", `{"apiVersion":"batch/v1beta1","kind":"CronJob","metadata":{"name":"old"}}`)} // as another group may list it
 		}
 		answer(w, page)
 	})

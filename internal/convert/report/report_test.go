@@ -116,3 +116,13 @@ func TestJUnitCountsWhatItLists(t *testing.T) {
 		t.Errorf("%d of %d tests, %d of %d failures", all.Tests, tests, all.Failures, failures)
 	}
 }
+
+func TestSARIFRefersToFilesByURIs(t *testing.T) {
+	for file, want := range map[string]string{
+		"a/b.yaml": "a/b.yaml", "/a b/c%.yaml": "/a%20b/c%25.yaml", "<stdin>": "%3Cstdin%3E", "a:b.yaml": "./a:b.yaml", "Helm release ns/web": "Helm%20release%20ns/web",
+	} {
+		if got := uri(file); got != want {
+			t.Errorf("%s: %s, want %s", file, got, want)
+		}
+	}
+}

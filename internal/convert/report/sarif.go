@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"net/url"
 	"path/filepath"
 	"slices"
 
@@ -78,7 +79,7 @@ func (r *Report) SARIF(out io.Writer, version string) error {
 		for _, f := range o.Findings {
 			location := sarifLocation{LogicalLocations: []sarifLogical{{FullyQualifiedName: name(o) + f.Path, Kind: "member"}}}
 			if f.Line > 0 {
-				location.PhysicalLocation = &sarifPhysical{ArtifactLocation: sarifArtifact{filepath.ToSlash(o.File)}, Region: sarifRegion{f.Line}}
+				location.PhysicalLocation = &sarifPhysical{ArtifactLocation: sarifArtifact{uri(o.File)}, Region: sarifRegion{f.Line}}
 			}
 			run.Results = append(run.Results, sarifResult{
 				RuleID: string(f.Rule), RuleIndex: slices.Index(ids, f.Rule), Level: string(f.Level),
@@ -91,3 +92,6 @@ func (r *Report) SARIF(out io.Writer, version string) error {
 	enc.SetIndent("", "  ")
 	return enc.Encode(sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}})
 }
+
+// uri returns the reference to a file, relative if its name is.
+func uri(file string) string { return (&url.URL{Path: filepath.ToSlash(file)}).String() }
