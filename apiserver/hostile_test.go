@@ -34,13 +34,16 @@ type stage struct {
 	t *testing.T
 }
 
+// newStage starts the server. mallory has the rules; configure changes the options first.
 func newStage(t *testing.T, rules string, configure ...func(*options.Options)) stage {
 	t.Helper()
 	o, _ := newOptions(t)
 	for _, c := range configure {
 		c(o)
 	}
-	o.Authorization.Modes = []string{authorization.Node, authorization.RBAC}
+	if len(o.Authorization.Modes) == 0 {
+		o.Authorization.Modes = []string{authorization.Node, authorization.RBAC}
+	}
 	users := "admin,admin,1,system:masters\nmallory,mallory,2\nn1,system:node:n1,3,system:nodes\n"
 	if err := os.WriteFile(o.Authentication.TokenAuthFile, []byte(users), 0o600); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"svc.dev/svc/apiserver/pki"
 	"svc.dev/svc/internal/footprint/leaks"
@@ -93,4 +95,63 @@ func TestTheUserOfAConnection(t *testing.T) {
 	r.stop(t)
 	member.Stop()
 	leaks.None(t, append(librariesLeak(), before)...)
+}
+
+// TestABadCertificateFileIsReportedAndTheLastGoodOneStays overwrites the files of the
+// authority of clients and of the serving certificate while the server runs.
+func TestABadCertificateFileIsReportedAndTheLastGoodOneStays(t *testing.T) {
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	klog.SetLogger(logger)
+	t.Cleanup(klog.ClearLogger)
+	o, _ := newOptions(t)
+	keys, err := pki.Open(pki.Config{Dir: t.TempDir(), ServiceIPs: []net.IP{net.IPv4(10, 0, 0, 1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving := keys.Certificate("apiserver")
+	o.SecureServing.ServerCert.CertKey.CertFile, o.SecureServing.ServerCert.CertKey.KeyFile = serving, keys.Key("apiserver")
+	o.Authentication.ClientCAFile = keys.Certificate("ca")
+	r := start(t, o)
+	roots := x509.NewCertPool()
+	if ca, err := os.ReadFile(keys.Certificate("ca")); err != nil || !roots.AppendCertsFromPEM(ca) {
+		t.Fatalf("no authority: %v", err)
+	}
+	admin, err := tls.LoadX509KeyPair(keys.Certificate("admin"), keys.Key("admin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{admin}}, DisableKeepAlives: true}
+	namespaces := func() (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/api/v1/namespaces", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err) // for example, the serving certificate is another one
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode, resp.Status
+	}
+	for file, says := range map[string]string{keys.Certificate("ca"): "error loading CA bundle for", serving: "failed to find any PEM data in certificate input"} {
+		good, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("no certificate"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		await(t, func() (int, string) {
+			if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(log, says) {
+				return http.StatusTeapot, log
+			}
+			return http.StatusOK, ""
+		}, http.StatusOK)
+		if code, status := namespaces(); code != http.StatusOK {
+			t.Errorf("with a bad %s: %s", filepath.Base(file), status)
+		}
+		if err := os.WriteFile(file, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -7,10 +7,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"svc.dev/svc/apiserver/admission/imagepolicy"
 	"svc.dev/svc/apiserver/admission/serviceaccount"
@@ -127,6 +130,46 @@ func TestAHostileAuthorizationWebhookAllowsNothing(t *testing.T) {
 	}, func(r *running) (int, string, error) {
 		return r.try(t, "user", http.MethodGet, "/api/v1/namespaces/default", "")
 	}, http.StatusForbidden, http.StatusGatewayTimeout, http.StatusInternalServerError)
+}
+
+// TestARulesReviewSaysWhatIsMissing reviews the rules of a node and of a user in the modes
+// Node and Webhook, of which the first cannot list all rules and the second none.
+func TestARulesReviewSaysWhatIsMissing(t *testing.T) {
+	b := newBackend(t)
+	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "status": {"allowed": false}}`)
+	})
+	b.answer.Store(&refuse)
+	s := newStage(t, "", func(o *options.Options) {
+		o.Authorization.Modes = []string{authorization.Node, authorization.RBAC, authorization.Webhook}
+		o.Authorization.Webhook.File = b.file
+	})
+	const node, webhook = "node authorizer does not support user rule resolution of the objects that pods refer to", "webhook authorizer does not support user rule resolution"
+	for user, want := range map[string]struct {
+		rules, missing []string
+	}{
+		"n1":      {[]string{`"csidrivers"`, `"selfsubjectrulesreviews"`}, []string{node, webhook}},
+		"mallory": {[]string{`"selfsubjectrulesreviews"`}, []string{webhook}},
+	} {
+		code, body := s.request(user, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", `{"spec": {"namespace": "default"}}`, nil)
+		var review authorizationv1.SelfSubjectRulesReview
+		if err := json.Unmarshal([]byte(body), &review); err != nil || code != http.StatusCreated {
+			t.Fatalf("%s: %d %s, %v", user, code, body, err)
+		}
+		if !review.Status.Incomplete {
+			t.Errorf("%s: the review is complete", user)
+		}
+		for _, missing := range []string{node, webhook} {
+			if strings.Contains(review.Status.EvaluationError, missing) != slices.Contains(want.missing, missing) {
+				t.Errorf("%s: missing are %s, want %s", user, review.Status.EvaluationError, want.missing)
+			}
+		}
+		for _, rule := range want.rules {
+			if !strings.Contains(body, rule) {
+				t.Errorf("%s: there is no rule about %s", user, rule)
+			}
+		}
+	}
 }
 
 func TestAHostileImagePolicyBackendAdmitsNoPod(t *testing.T) {

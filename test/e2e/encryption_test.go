@@ -138,6 +138,15 @@ var _ = Describe("encryption at rest", func() {
 		Expect(e.rewrite(ctx, "--resource=secrets")).To(MatchRegexp(`RESOURCE +OBJECTS +REWRITTEN\nsecrets +2 +1\n`))
 		Expect(e.stored(ctx)).To(HaveKeyWithValue("before", "k8s:enc:secretbox:v1:first"))
 
+		// The stale secrets are those that another provider has encrypted.
+		cbc := key("cbc")
+		e.restart(ctx, "{aescbc: {keys: ["+cbc+"]}}, {secretbox: {keys: ["+first+"]}}")
+		Expect(e.rewrite(ctx, "--resource=secrets")).To(MatchRegexp(`secrets +2 +2\n`))
+		Expect(e.stored(ctx)).To(And(HaveLen(2), HaveEach("k8s:enc:aescbc:v1:cbc")))
+		Expect(e.field("{.data.a}", "secret", "after")).To(Equal(base64.StdEncoding.EncodeToString([]byte(value))))
+		e.restart(ctx, "{secretbox: {keys: ["+first+"]}}, {aescbc: {keys: ["+cbc+"]}}")
+		Expect(e.rewrite(ctx, "--resource=secrets")).To(MatchRegexp(`secrets +2 +2\n`))
+
 		e.restart(ctx, "{aesgcm: {keys: ["+second+"]}}, {secretbox: {keys: ["+first+"]}}")
 		Expect(e.field("{.data.a}", "secret", "before")).NotTo(BeEmpty())
 		Expect(e.rewrite(ctx)).To(And(MatchRegexp(`secrets +2 +2\n`), MatchRegexp(`configmaps +\d+ +0\n`)))
@@ -181,9 +190,10 @@ var _ = Describe("encryption at rest", func() {
 	It("encrypts with the keys of a KMS plugin, without which it is not ready", func(ctx SpecContext) {
 		e := newEncrypted(ctx)
 		socket := filepath.Join(e.dir, "kms.sock")
-		plugin := newPlugin()
+		plugin := newPlugin("1")
 		stop := plugin.serve(socket)
-		e.restart(ctx, "{kms: {apiVersion: v2, name: test, endpoint: 'unix://"+socket+"', timeout: 10s}}, {identity: {}}")
+		providers := "{kms: {apiVersion: v2, name: test, endpoint: 'unix://" + socket + "', timeout: 10s}}, {identity: {}}"
+		e.restart(ctx, providers)
 		e.run("create", "secret", "generic", "sealed", "--from-literal=a=b")
 		Expect(e.stored(ctx)).To(HaveKeyWithValue("sealed", HavePrefix("k8s:enc:kms:v2:test")))
 		stop()
@@ -194,8 +204,18 @@ var _ = Describe("encryption at rest", func() {
 			return body
 		}).Should(ContainSubstring("[-]kms-providers failed"))
 		stop = plugin.serve(socket)
-		defer stop()
 		Eventually(e.out("", "get", "secret", "sealed", "-o", "jsonpath={.data.a}")).Should(Equal("Yg=="))
+
+		By("rotating the key of the plugin")
+		stop()
+		plugin.keyID = "2"
+		stop = plugin.serve(socket)
+		defer stop()
+		e.restart(ctx, providers)
+		e.run("create", "secret", "generic", "later", "--from-literal=a=b")
+		Expect(e.rewrite(ctx, "--resource=secrets")).To(MatchRegexp(`secrets +2 +1\n`), "the secret of the first key is stale")
+		Expect(e.rewrite(ctx, "--resource=secrets")).To(MatchRegexp(`secrets +2 +0\n`))
+		Expect(e.field("{.data.a}", "secret", "sealed")).To(Equal("Yg=="))
 	})
 
 	DescribeTable("refuses a bad configuration with one line", func(ctx SpecContext, config, want string) {
@@ -216,10 +236,13 @@ var _ = Describe("encryption at rest", func() {
 	)
 })
 
-// plugin is a KMS plugin with one key.
-type plugin struct{ cipher.AEAD }
+// plugin is a KMS plugin with one key, which has an ID.
+type plugin struct {
+	cipher.AEAD
+	keyID string
+}
 
-func newPlugin() plugin {
+func newPlugin(keyID string) plugin {
 	GinkgoHelper()
 	secret := make([]byte, 32)
 	_, err := rand.Read(secret)
@@ -228,7 +251,7 @@ func newPlugin() plugin {
 	Expect(err).NotTo(HaveOccurred())
 	aead, err := cipher.NewGCM(block)
 	Expect(err).NotTo(HaveOccurred())
-	return plugin{aead}
+	return plugin{aead, keyID}
 }
 
 // serve serves the plugin at a socket until stop is called.
@@ -248,8 +271,8 @@ func (p plugin) serve(socket string) (stop func()) {
 }
 
 // Status implements the service.
-func (plugin) Status(context.Context) (*kms.StatusResponse, error) {
-	return &kms.StatusResponse{Version: "v2", Healthz: "ok", KeyID: "1"}, nil
+func (p plugin) Status(context.Context) (*kms.StatusResponse, error) {
+	return &kms.StatusResponse{Version: "v2", Healthz: "ok", KeyID: p.keyID}, nil
 }
 
 // Encrypt implements the service.
@@ -258,7 +281,7 @@ func (p plugin) Encrypt(_ context.Context, _ string, data []byte) (*kms.EncryptR
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, err
 	}
-	return &kms.EncryptResponse{Ciphertext: p.Seal(nonce, nonce, data, nil), KeyID: "1"}, nil
+	return &kms.EncryptResponse{Ciphertext: p.Seal(nonce, nonce, data, nil), KeyID: p.keyID}, nil
 }
 
 // Decrypt implements the service.
