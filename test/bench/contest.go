@@ -30,6 +30,9 @@ func contests() []contest {
 			{"fanout", measureFanOut},
 			{"memory", measureMemory},
 		}},
+		{"admission", serversWithoutAdmission, []measure{
+			{"admission", measureWithoutAdmission},
+		}},
 		{"controllers", controllerManagers, []measure{
 			{"managers", measureManagers},
 			{"schedule", measureScheduling},

@@ -7,10 +7,12 @@ import (
 )
 
 func measureConfigMaps(ctx context.Context, t *trial) error {
-	return t.measureVerbs(ctx, configMapKind())
+	return t.measureVerbs(ctx, configMapKind(), verbs(configMapKind(), verbNamespace))
 }
 
-func measurePods(ctx context.Context, t *trial) error { return t.measureVerbs(ctx, podKind()) }
+func measurePods(ctx context.Context, t *trial) error {
+	return t.measureVerbs(ctx, podKind(), verbs(podKind(), verbNamespace))
+}
 
 // A verb makes a request for the object of a name. Each write has a new revision.
 type verb struct {
@@ -33,9 +35,9 @@ func verbRow(k kind, v verb, clients int) string {
 	return fmt.Sprintf("%s %s, %s", k.resource, v.name, plural(clients, "client"))
 }
 
-// measureVerbs runs every verb with few and with many clients. Each number of
-// clients has objects of its own, which its first verb creates.
-func (t *trial) measureVerbs(ctx context.Context, k kind) error {
+// measureVerbs runs the verbs with few and with many clients. Each number of clients has
+// objects of its own, which the first verb creates.
+func (t *trial) measureVerbs(ctx context.Context, k kind, verbs []verb) error {
 	clients, err := t.clients(ctx, 64)
 	if err != nil {
 		return err
@@ -44,16 +46,16 @@ func (t *trial) measureVerbs(ctx context.Context, k kind) error {
 	if err := t.namespace(ctx, clients[0], verbNamespace); err != nil {
 		return err
 	}
-	if _, err := t.runVerbs(ctx, clients[:1], k, "warm-up", 20); err != nil {
+	if _, err := t.runVerbs(ctx, clients[:1], verbs, "warm-up", 20); err != nil {
 		return err
 	}
 	for _, count := range clientCounts() {
 		group := fmt.Sprintf("of%d", count)
-		outcomes, err := t.runVerbs(ctx, clients[:count], k, group, t.sizes.Operations[count])
+		outcomes, err := t.runVerbs(ctx, clients[:count], verbs, group, t.sizes.Operations[count])
 		if err != nil {
 			return err
 		}
-		for i, v := range verbs(k, verbNamespace) {
+		for i, v := range verbs {
 			t.recordOutcome(verbRow(k, v, count), outcomes[i])
 		}
 	}
@@ -61,9 +63,9 @@ func (t *trial) measureVerbs(ctx context.Context, k kind) error {
 }
 
 // runVerbs runs n operations of each verb on n objects of the group.
-func (t *trial) runVerbs(ctx context.Context, clients []*client, k kind, group string, n int) ([]outcome, error) {
+func (t *trial) runVerbs(ctx context.Context, clients []*client, verbs []verb, group string, n int) ([]outcome, error) {
 	var outcomes []outcome
-	for _, v := range verbs(k, verbNamespace) {
+	for _, v := range verbs {
 		o, err := t.load(ctx, clients, n, func(ctx context.Context, c *client, i int) error {
 			return c.do(ctx, v.request(fmt.Sprintf("%s-%06d", group, i), time.Now().UnixNano()))
 		})
