@@ -236,16 +236,41 @@ func (b *builder) balance(kind string, endpoints []endpoint) string {
 		return ""
 	}
 	name := b.name(kind, "")
-	var rules, verdicts []string
-	for i, e := range endpoints {
+	var rules, chains []string
+	for _, e := range endpoints {
 		chain := b.toEndpoint(e)
 		if b.sticky() {
 			rules = append(rules, fmt.Sprintf("%s @%s goto %s", b.ip("saddr"), b.affinity(e), chain))
 		}
-		verdicts = append(verdicts, fmt.Sprintf("%d : goto %s", i, chain))
+		chains = append(chains, chain)
 	}
-	b.Chains[name] = append(rules, fmt.Sprintf("numgen random mod %d vmap { %s }", len(endpoints), strings.Join(verdicts, " , ")))
+	b.Chains[name] = append(rules, choose(chains)...)
 	return name
+}
+
+// maxChoiceRules is up to how many endpoints each has a rule that chooses it. For more, the
+// chains are in a map, which costs a packet less but a transaction more: the kernel
+// goes through all that a transaction has for each map without a name.
+const maxChoiceRules = 8
+
+// choose returns the rules that go to one of the chains, each with the same probability.
+func choose(chains []string) []string {
+	if len(chains) > maxChoiceRules {
+		verdicts := make([]string, len(chains))
+		for i, chain := range chains {
+			verdicts[i] = fmt.Sprintf("%d : goto %s", i, chain)
+		}
+		return []string{fmt.Sprintf("numgen random mod %d vmap { %s }", len(chains), strings.Join(verdicts, " , "))}
+	}
+	var rules []string
+	for i, chain := range chains {
+		text := "goto " + chain
+		if left := len(chains) - i; left > 1 { // of which the first one
+			text = fmt.Sprintf("numgen random mod %d 0 %s", left, text)
+		}
+		rules = append(rules, text)
+	}
+	return rules
 }
 
 // sticky reports whether a client's connections go to the same endpoint.
