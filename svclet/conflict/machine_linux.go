@@ -1,19 +1,18 @@
 package conflict
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strings"
 
 	"github.com/vishvananda/netlink"
+
+	"svc.dev/svc/svclet/nft"
 )
 
 // Read reads what this machine has.
-func Read(ctx context.Context, iptables string) (Machine, error) {
+func Read(iptables string) (Machine, error) {
 	m := Machine{IPTables: iptables != "", UFW: ufwEnabled("/etc/ufw/ufw.conf")}
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -45,31 +44,8 @@ func Read(ctx context.Context, iptables string) (Machine, error) {
 			m.Networks = append(m.Networks, Network{names[r.LinkIndex], p})
 		}
 	}
-	m.Tables, err = tables(ctx)
+	m.Tables, err = nft.Names()
 	return m, err
-}
-
-// tables returns the names of nftables' tables. A machine without nft has none.
-func tables(ctx context.Context) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "nft", "list", "tables").Output()
-	if errors.Is(err, exec.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("nft list tables: %w", err)
-	}
-	return tableNames(string(out)), nil
-}
-
-// tableNames returns the names in lines such as "table inet firewalld".
-func tableNames(out string) []string {
-	var names []string
-	for line := range strings.Lines(out) {
-		if words := strings.Fields(line); len(words) == 3 {
-			names = append(names, words[2])
-		}
-	}
-	return names
 }
 
 // ufwEnabled reports whether the configuration of ufw enables it.

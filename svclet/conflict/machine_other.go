@@ -2,10 +2,7 @@
 
 package conflict
 
-import (
-	"context"
-	"errors"
-)
+import "errors"
 
 // Read is supported on Linux only.
-func Read(context.Context, string) (Machine, error) { return Machine{}, errors.ErrUnsupported }
+func Read(string) (Machine, error) { return Machine{}, errors.ErrUnsupported }

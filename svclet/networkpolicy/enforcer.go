@@ -178,8 +178,8 @@ func (e *Enforcer) check(ctx context.Context) {
 		if !t.written {
 			continue
 		}
-		if chains, err := t.nft.List(ctx, "chains"); err != nil || len(chains) == 0 {
-			klog.FromContext(ctx).Info("Rules of network policies are missing, writing them again", "family", t.family)
+		if there, err := nft.Exists(ctx, t.nft); err != nil || !there {
+			klog.FromContext(ctx).Info("Rules of network policies are missing, writing them again", "family", t.family, "err", err)
 			t.written = false
 		}
 	}

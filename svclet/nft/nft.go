@@ -22,9 +22,18 @@ func BridgeParameters() []string {
 	return []string{"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"}
 }
 
-// Tables returns access to the kernel's tables of a family with a name.
-func Tables(family knftables.Family, name string) (knftables.Interface, error) {
-	return knftables.New(family, name)
+// Exists reports whether a table is there and has chains.
+func Exists(ctx context.Context, table knftables.Interface) (bool, error) {
+	if t, ok := table.(interface {
+		exists(ctx context.Context) (bool, error)
+	}); ok {
+		return t.exists(ctx)
+	}
+	chains, err := table.List(ctx, "chains")
+	if knftables.IsNotFound(err) {
+		return false, nil
+	}
+	return len(chains) > 0, err
 }
 
 // Remove removes the tables with a name. A machine without nft has none.

@@ -124,7 +124,7 @@ func (n *Network) prepare(ctx context.Context) error {
 		return err
 	}
 	for _, t := range n.tables {
-		there, err := t.exists(ctx)
+		there, err := nft.Exists(ctx, t.nft)
 		if err == nil && !there {
 			err = t.write(ctx, ranges{own, own})
 		}
@@ -201,7 +201,7 @@ func (n *Network) check(ctx context.Context) {
 		n.options.Warn(NotReached, message)
 	}
 	for _, t := range n.tables {
-		if there, err := t.exists(ctx); t.written != nil && (err != nil || !there) {
+		if there, err := nft.Exists(ctx, t.nft); t.written != nil && (err != nil || !there) {
 			klog.FromContext(ctx).Info("Rules of the pod network are missing, writing them again", "err", err)
 			t.written = nil
 		}

@@ -100,15 +100,6 @@ func change(tx *knftables.Transaction, set string, before, after []netip.Prefix)
 	}
 }
 
-// exists reports whether the table is there with its chain.
-func (t *table) exists(ctx context.Context) (bool, error) {
-	chains, err := t.nft.List(ctx, "chains")
-	if knftables.IsNotFound(err) {
-		return false, nil
-	}
-	return len(chains) > 0, err
-}
-
 // errNoNftables explains what a machine lacks.
 func errNoNftables(err error) error {
 	return fmt.Errorf("pod network: %w: install nftables 1.0.1 or newer and run svclet as root, or turn it off with --pod-network=none", err)

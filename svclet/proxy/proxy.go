@@ -142,8 +142,11 @@ func (p *Proxy) sync(ctx context.Context) bool {
 // or after a change of the node's pod ranges or zone.
 func (p *Proxy) check(ctx context.Context) {
 	for _, t := range p.tables {
-		if t.written && !t.exists(ctx) {
-			klog.FromContext(ctx).Info("Service rules are missing, writing them again", "family", t.family)
+		if !t.written {
+			continue
+		}
+		if there, err := nft.Exists(ctx, t.nft); err != nil || !there {
+			klog.FromContext(ctx).Info("Service rules are missing, writing them again", "family", t.family, "err", err)
 			t.written = false
 		}
 	}
@@ -170,12 +173,6 @@ func (t *table) mark(k services.Key) {
 		t.dirty = map[services.Key]bool{}
 	}
 	t.dirty[k] = true
-}
-
-// exists reports whether the table is there with its chains.
-func (t *table) exists(ctx context.Context) bool {
-	chains, err := t.nft.List(ctx, "chains")
-	return err == nil && len(chains) > 0
 }
 
 // apply writes the parts of dirty services, or the whole table, in one transaction. It

@@ -1,0 +1,89 @@
+//go:build linux
+
+package conflict
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// leftBehind is what firewalld and ufw have in the kernel, as far as it filters connections of pods.
+const leftBehind = `
+table inet firewalld {
+	chain filter_FORWARD {
+		type filter hook forward priority filter + 10; policy accept;
+		ct state { established, related } accept
+		iifname "lo" accept
+		reject with icmpx admin-prohibited
+	}
+}
+table ip filter {
+	chain DOCKER-USER { return; }
+	chain ufw-user-forward { }
+	chain FORWARD {
+		type filter hook forward priority filter; policy drop;
+		jump DOCKER-USER
+		jump ufw-user-forward
+	}
+}
+`
+
+// The namespace has what the programs leave; svc says so, and changes nothing of it.
+func TestWhatOtherProgramsHaveInTheKernelIsFoundAndKept(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Error(err)
+			return
+		}
+		nft := func(stdin string, args ...string) string {
+			command := exec.CommandContext(t.Context(), "nft", args...)
+			command.Stdin = strings.NewReader(stdin)
+			out, err := command.CombinedOutput()
+			if err != nil {
+				t.Errorf("nft %v: %v: %s", args, err, out)
+			}
+			return string(out)
+		}
+		nft(leftBehind, "-f", "-")
+		for _, name := range []string{"docker0", "cni0", "flannel.1"} {
+			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
+				t.Error(err)
+			}
+		}
+		before := nft("", "list", "ruleset")
+		m, err := Read("")
+		if err != nil {
+			t.Error(err)
+		}
+		m.UFW = false // of this machine
+		found := Find(m, Pods{Bridge: "svc0", Ranges: []string{"10.88.0.0/24"}})
+		for _, want := range []string{"firewalld runs and rejects", "Docker drops forwarded connections", "another network of pods has interfaces on this machine (cni0, flannel.1)"} {
+			if !slices.ContainsFunc(found, func(line string) bool { return strings.HasPrefix(line, want) }) {
+				t.Errorf("no line about %q in %q", want, found)
+			}
+		}
+		if len(found) != 3 {
+			t.Errorf("%d lines, want one about each: %q", len(found), found)
+		}
+		if after := nft("", "list", "ruleset"); after != before {
+			t.Errorf("the rules are now\n%s", after)
+		}
+	}()
+	<-done
+}

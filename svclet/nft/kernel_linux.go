@@ -1,0 +1,68 @@
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+	"sigs.k8s.io/knftables"
+)
+
+// kernel is access to the kernel's tables of a family with a name.
+type kernel struct {
+	knftables.Interface
+	family nftables.TableFamily
+	name   string
+}
+
+// Tables returns access to the kernel's tables of a family with a name.
+func Tables(family knftables.Family, name string) (knftables.Interface, error) {
+	tables, err := knftables.New(family, name)
+	if err != nil {
+		return nil, err
+	}
+	of := nftables.TableFamilyIPv4
+	if family == knftables.IPv6Family {
+		of = nftables.TableFamilyIPv6
+	}
+	return kernel{tables, of, name}, nil
+}
+
+// exists asks for the table only: nft would list all that it has, which takes seconds with
+// thousands of services.
+func (k kernel) exists(context.Context) (bool, error) {
+	c, err := nftables.New()
+	if err != nil {
+		return false, err
+	}
+	table, err := c.ListTableOfFamily(k.name, k.family)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the table %s: %w", k.name, err)
+	}
+	return table.Use > 0, nil
+}
+
+// Names returns the names of all tables of the kernel; none if it has no nftables.
+func Names() ([]string, error) {
+	c, err := nftables.New()
+	if err != nil {
+		return nil, err
+	}
+	tables, err := c.ListTables()
+	if errors.Is(err, unix.EINVAL) {
+		return nil, nil // a kernel without nftables
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list tables of nftables: %w", err)
+	}
+	var names []string
+	for _, t := range tables {
+		names = append(names, t.Name)
+	}
+	return names, nil
+}

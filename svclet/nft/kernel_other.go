@@ -1,0 +1,10 @@
+//go:build !linux
+
+package nft
+
+import "sigs.k8s.io/knftables"
+
+// Tables returns access to the kernel's tables of a family with a name.
+func Tables(family knftables.Family, name string) (knftables.Interface, error) {
+	return knftables.New(family, name)
+}
