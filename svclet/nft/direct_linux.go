@@ -1,0 +1,196 @@
+package nft
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+	"sigs.k8s.io/knftables"
+)
+
+// maxDirect is how many operations of a transaction are sent to the kernel directly. The
+// kernel acknowledges each, and the acknowledgements of more might not fit into the buffer of
+// the socket.
+const maxDirect = 100
+
+// Run implements knftables.Interface. The program nft first lists the chains of all tables,
+// which takes the longer the more services there are. So the few kinds of operations of which
+// a change of a service consists are sent to the kernel directly. After an error, what the
+// table has is not known.
+func (k kernel) Run(ctx context.Context, tx *knftables.Transaction) error {
+	if tx.NumOperations() <= maxDirect {
+		if d, known := k.compile(tx.String()); known {
+			if err := d.conn.Flush(); err != nil {
+				return fmt.Errorf("change the table %s: %w", k.name, err)
+			}
+			return nil
+		}
+	}
+	return k.Interface.Run(ctx, tx)
+}
+
+// direct is a transaction for the kernel.
+type direct struct {
+	conn  *nftables.Conn
+	table *nftables.Table
+}
+
+// compile returns what the commands of a transaction are for the kernel. It reports false if
+// it does not know one of them.
+func (k kernel) compile(commands string) (direct, bool) {
+	conn, err := nftables.New()
+	if err != nil {
+		return direct{}, false
+	}
+	d := direct{conn, &nftables.Table{Name: k.name, Family: k.family}}
+	for line := range strings.Lines(commands) {
+		// VERB OBJECT FAMILY TABLE NAME ...
+		words := strings.Fields(line)
+		if len(words) < 5 || !d.add(words[0]+" "+words[1], words[4], words[5:]) {
+			return direct{}, false
+		}
+	}
+	return d, true
+}
+
+// add adds an operation, and reports whether it is known.
+func (d direct) add(operation, name string, words []string) bool {
+	chain := &nftables.Chain{Name: name, Table: d.table}
+	switch {
+	case operation == "add chain" && len(words) == 0:
+		d.conn.AddChain(chain)
+	case operation == "flush chain" && len(words) == 0:
+		d.conn.FlushChain(chain)
+	case operation == "delete chain" && len(words) == 0:
+		d.conn.DelChain(chain)
+	case operation == "add rule":
+		expressions, known := d.rule(words)
+		if !known {
+			return false
+		}
+		d.conn.AddRule(&nftables.Rule{Table: d.table, Chain: chain, Exprs: expressions})
+	case operation == "add element" || operation == "delete element":
+		element, known := elementOf(words)
+		if !known {
+			return false
+		}
+		change := d.conn.SetAddElements
+		if operation == "delete element" {
+			element.VerdictData, change = nil, d.conn.SetDeleteElements
+		}
+		return change(&nftables.Set{Table: d.table, Name: name, IsMap: true, Concatenation: true}, []nftables.SetElement{element}) == nil
+	default:
+		return false
+	}
+	return true
+}
+
+// rule returns the expressions of a rule.
+func (d direct) rule(words []string) ([]expr.Any, bool) {
+	var all []expr.Any
+	text := strings.Join(words, " ")
+	switch {
+	case strings.HasPrefix(text, "numgen random mod ") && len(words) == 7: // numgen random mod N 0 goto CHAIN
+		modulus, err := strconv.ParseUint(words[3], 10, 32)
+		if err != nil || words[4] != "0" {
+			return nil, false
+		}
+		all, words = append(all, &expr.Numgen{Register: 1, Modulus: uint32(modulus), Type: unix.NFT_NG_RANDOM}, equal(binaryutil.NativeEndian.PutUint32(0))), words[5:]
+	case (strings.HasPrefix(text, "ip saddr ") || strings.HasPrefix(text, "ip6 saddr ")) && len(words) == 5: // ip saddr ADDRESS jump CHAIN
+		address, err := netip.ParseAddr(words[2])
+		if err != nil {
+			return nil, false
+		}
+		offset := uint32(12) // of the source in the header (RFC 791)
+		if address.Is6() {
+			offset = 8 // RFC 8200
+		}
+		bytes := address.AsSlice()
+		all, words = append(all, &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(len(bytes))}, equal(bytes)), words[3:]
+	case strings.HasPrefix(text, "meta l4proto ") && len(words) == 6: // meta l4proto PROTOCOL dnat to ADDRESS:PORT
+		protocol, known := protocolOf(words[2])
+		to, err := netip.ParseAddrPort(words[5])
+		if !known || err != nil || words[3] != "dnat" || words[4] != "to" {
+			return nil, false
+		}
+		family := uint32(unix.NFPROTO_IPV4)
+		if to.Addr().Is6() {
+			family = unix.NFPROTO_IPV6
+		}
+		return append(all, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal([]byte{protocol}),
+			&expr.Immediate{Register: 1, Data: to.Addr().AsSlice()}, &expr.Immediate{Register: 2, Data: binary.BigEndian.AppendUint16(nil, to.Port())},
+			&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: 1, RegProtoMin: 2}), true
+	}
+	verdict := verdictOf(words)
+	if verdict == nil {
+		return nil, false
+	}
+	return append(all, verdict), true
+}
+
+// equal compares the first register with a value.
+func equal(value []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: value} }
+
+// verdictOf returns a verdict, or nil if it is not known.
+func verdictOf(words []string) *expr.Verdict {
+	switch {
+	case len(words) == 1 && words[0] == "drop":
+		return &expr.Verdict{Kind: expr.VerdictDrop}
+	case len(words) == 2 && words[0] == "goto":
+		return &expr.Verdict{Kind: expr.VerdictGoto, Chain: words[1]}
+	case len(words) == 2 && words[0] == "jump":
+		return &expr.Verdict{Kind: expr.VerdictJump, Chain: words[1]}
+	}
+	return nil
+}
+
+func protocolOf(name string) (byte, bool) {
+	switch name {
+	case "tcp":
+		return unix.IPPROTO_TCP, true
+	case "udp":
+		return unix.IPPROTO_UDP, true
+	case "sctp":
+		return unix.IPPROTO_SCTP, true
+	}
+	return 0, false
+}
+
+// elementOf returns the element of a map of verdicts whose key are an address, a protocol and a
+// port, or a protocol and a port: "{ 10.96.0.1 . tcp . 80 : goto CHAIN }".
+func elementOf(words []string) (nftables.SetElement, bool) {
+	if len(words) < 5 || words[0] != "{" || words[len(words)-1] != "}" {
+		return nftables.SetElement{}, false
+	}
+	key, verdict, hasVerdict := strings.Cut(strings.Join(words[1:len(words)-1], " "), " : ")
+	fields := strings.Split(key, " . ")
+	var element nftables.SetElement
+	if len(fields) == 3 {
+		address, err := netip.ParseAddr(fields[0])
+		if err != nil {
+			return nftables.SetElement{}, false
+		}
+		element.Key, fields = address.AsSlice(), fields[1:]
+	}
+	if len(fields) != 2 {
+		return nftables.SetElement{}, false
+	}
+	protocol, known := protocolOf(fields[0])
+	port, err := strconv.ParseUint(fields[1], 10, 16)
+	if !known || err != nil {
+		return nftables.SetElement{}, false
+	}
+	// Each field begins at a multiple of four bytes.
+	element.Key = append(element.Key, protocol, 0, 0, 0, byte(port>>8), byte(port), 0, 0)
+	if hasVerdict {
+		element.VerdictData = verdictOf(strings.Fields(verdict))
+	}
+	return element, !hasVerdict || element.VerdictData != nil
+}

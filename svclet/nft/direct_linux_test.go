@@ -1,0 +1,104 @@
+package nft
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"sigs.k8s.io/knftables"
+)
+
+// What the kernel has after commands that were sent to it directly is what it has after nft's.
+func TestDirectCommandsAreWhatNFTMakesOfThem(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	for _, test := range []struct {
+		family                          knftables.Family
+		address, key, endpoint, another string
+	}{
+		{knftables.IPv4Family, "ipv4_addr", "10.96.0.1", "10.244.0.5", "10.244.0.5:8080"},
+		{knftables.IPv6Family, "ipv6_addr", "fd00:96::1", "fd00:244::5", "[fd00:244::5]:8080"},
+	} {
+		ip := string(test.family)
+		const table = "TABLE"
+		first := strings.NewReplacer("FAMILY", ip, "ADDRESS", test.address).Replace(`add table FAMILY TABLE
+add map FAMILY TABLE cluster-ips { type ADDRESS . inet_proto . inet_service : verdict ; }
+add map FAMILY TABLE node-ports { type inet_proto . inet_service : verdict ; }
+add chain FAMILY TABLE old
+add chain FAMILY TABLE used
+add rule FAMILY TABLE used drop
+add element FAMILY TABLE cluster-ips { KEY . tcp . 81 : goto used }
+`)
+		change := strings.NewReplacer("FAMILY", ip, "ENDPOINT", test.endpoint, "TARGET", test.another).Replace(`add chain FAMILY TABLE endpoint-a/web/tcp//8080
+add chain FAMILY TABLE service-a
+flush chain FAMILY TABLE used
+add rule FAMILY TABLE endpoint-a/web/tcp//8080 FAMILY saddr ENDPOINT jump used
+add rule FAMILY TABLE endpoint-a/web/tcp//8080 meta l4proto tcp dnat to TARGET
+add rule FAMILY TABLE endpoint-a/web/tcp//8080 meta l4proto udp dnat to TARGET
+add rule FAMILY TABLE endpoint-a/web/tcp//8080 meta l4proto sctp dnat to TARGET
+add rule FAMILY TABLE service-a numgen random mod 2 0 goto endpoint-a/web/tcp//8080
+add rule FAMILY TABLE service-a jump used
+add rule FAMILY TABLE service-a goto endpoint-a/web/tcp//8080
+delete element FAMILY TABLE cluster-ips { KEY . tcp . 81 }
+add element FAMILY TABLE cluster-ips { KEY . tcp . 80 : goto service-a }
+add element FAMILY TABLE cluster-ips { KEY . sctp . 8080 : drop }
+add element FAMILY TABLE node-ports { udp . 30053 : goto service-a }
+delete chain FAMILY TABLE old
+`)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				t.Error(err)
+				return
+			}
+			nft := func(stdin string, args ...string) string {
+				command := exec.CommandContext(t.Context(), "nft", args...)
+				command.Stdin = strings.NewReader(stdin)
+				out, err := command.CombinedOutput()
+				if err != nil {
+					t.Errorf("nft %v: %v: %s", args, err, out)
+				}
+				return string(out)
+			}
+			fill := func(text, name string) string { return strings.NewReplacer(table, name, "KEY", test.key).Replace(text) }
+			nft(fill(first+change, "by-nft"), "-f", "-")
+			nft(fill(first, "direct"), "-f", "-")
+			k, err := Tables(test.family, "direct")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			// A rule in the middle makes the first attempt fail as a whole.
+			failing := fill(change+"add rule FAMILY TABLE missing drop\n", "direct")
+			for _, commands := range []string{failing, fill(change, "direct")} {
+				d, known := k.(kernel).compile(commands)
+				if !known {
+					t.Errorf("not all commands are known:\n%s", commands)
+					return
+				}
+				if err := d.conn.Flush(); (err != nil) != (commands == failing) {
+					t.Errorf("error %v", err)
+				}
+			}
+			want := strings.ReplaceAll(nft("", "list", "table", ip, "by-nft"), "by-nft", "direct")
+			if got := nft("", "list", "table", ip, "direct"); got != want || !strings.Contains(got, "dnat to "+test.another) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+			for _, unknown := range []string{"add rule ip x c numgen random mod 9 vmap { 0 : goto a }", "add set ip x s { type ipv4_addr ; }", "add rule ip x c ip saddr != { 10.0.0.0/8 } drop", "add rule ip x c reject", "add rule ip x c ip saddr @s goto c", "add element ip x pod-ranges { 10.0.0.0/8 }", "add table ip x"} {
+				if _, known := k.(kernel).compile(unknown + "\n"); known {
+					t.Errorf("%q is known", unknown)
+				}
+			}
+		}()
+		<-done
+	}
+}
