@@ -127,7 +127,7 @@ test-peers-release: build ## Compare what svc serves at releases 1.36 and 1.28 w
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 10m ./test/peers/release $(ARGS)
 
 .PHONY: test-peers-controllers
-test-peers-controllers: build ## Compare what svc's controllers and the real kube-controller-manager, which it builds, do in 572 scenarios (ARGS='-scenarios "^job"').
+test-peers-controllers: build ## Compare what svc's controllers and the real kube-controller-manager, which it builds, do in 595 scenarios (ARGS='-scenarios "^job"').
 	@hack/peers.sh
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 60m ./test/peers/controllers $(ARGS)
 

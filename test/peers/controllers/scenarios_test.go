@@ -82,6 +82,7 @@ func statefulSets() (all []scenario) {
 	for name, text := range map[string]string{
 		"start ordinal":      "{ordinals: {start: 5}}",
 		"min ready":          "{minReadySeconds: 3}",
+		"parallel min ready": "{minReadySeconds: 3, podManagementPolicy: Parallel}",
 		"history 0":          "{revisionHistoryLimit: 0}",
 		"claims":             claims,
 		"claims with policy": `{persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete, whenScaled: Delete}, ` + claims[1:],
