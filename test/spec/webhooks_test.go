@@ -10,6 +10,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -140,6 +142,43 @@ var _ = Describe("Document 1, section 4: dry run, and webhooks", func() {
 			parse(send(ctx, launch.Request{Method: "DELETE", Path: path + "/" + ns}), 200)
 			Eventually(ctx, func() int { return post(ctx, ns, "?dryRun=All").Status }).Should(Equal(201))
 		}
+	})
+	It("a webhook cannot set a field that the release does not have (document 2, section 9)", func(ctx SpecContext) {
+		dir, err := launch.TempDir()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(os.RemoveAll, dir)
+		old := up(ctx, filepath.Join(dir, "data"), "--release=1.27")
+		url, authority := backend(func(w http.ResponseWriter, r *http.Request) {
+			var review struct{ Request struct{ UID string } }
+			if json.NewDecoder(r.Body).Decode(&review) != nil {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			// A container that does not end, which is new in 1.28.
+			patch := base64.StdEncoding.EncodeToString([]byte(`[{"op":"add","path":"/spec/initContainers","value":[{"name":"proxy","image":"i","restartPolicy":"Always"}]}]`))
+			w.Header().Set("Content-Type", inJSON)
+			fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":true,"patchType":"JSONPatch","patch":%q}}`, review.Request.UID, patch)
+		})
+		post := func(path, body string) launch.Response {
+			GinkgoHelper()
+			resp, err := launch.Send(ctx, old.Config, launch.Request{Method: "POST", Path: path, ContentType: inJSON, Body: body})
+			Expect(err).NotTo(HaveOccurred())
+			return resp
+		}
+		parse(post("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", fmt.Sprintf(`{"metadata":{"name":"inject"},"webhooks":[{"name":"w.example.com",
+			"admissionReviewVersions":["v1"],"sideEffects":"None","clientConfig":{"url":%q,"caBundle":%q},
+			"rules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]}]}`, url, authority)), 201)
+		Eventually(ctx, func(g Gomega) {
+			resp := post("/api/v1/namespaces/default/pods", `{"metadata":{"generateName":"p-"},"spec":{"automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}`)
+			g.Expect(resp.Status).To(Equal(201), resp.Body)
+			g.Expect(resp.Body).To(ContainSubstring(`"name":"proxy"`))
+			var pod struct {
+				Spec struct{ InitContainers []map[string]any }
+			}
+			g.Expect(json.Unmarshal([]byte(resp.Body), &pod)).To(Succeed())
+			g.Expect(pod.Spec.InitContainers).To(HaveLen(1))
+			g.Expect(pod.Spec.InitContainers[0]).NotTo(HaveKey("restartPolicy"))
+		}).Should(Succeed())
 	})
 	It("a field of a variable without a type is looked up when the expression is evaluated (document 2, section 2)", func(ctx SpecContext) {
 		ns := namespace(ctx)

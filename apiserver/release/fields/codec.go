@@ -74,7 +74,7 @@ func (d decoding) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 	if n == nil {
 		return obj, gvk, err
 	}
-	if found := n.prune(v.Elem(), nil); len(found) > 0 && d.report {
+	if found := n.prune(v.Elem(), nil, keepNone); len(found) > 0 && d.report {
 		err = addUnknown(err, found)
 	}
 	return obj, gvk, err

@@ -1,6 +1,7 @@
 package fields
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -10,7 +11,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +22,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/openapi"
 	"svc.dev/svc/internal/releases"
 )
@@ -105,8 +109,8 @@ func TestFieldsThatTheReleaseLacks(t *testing.T) {
 		if err := json.Unmarshal([]byte(test.document), typed.Interface()); err != nil {
 			t.Fatal(err)
 		}
-		check("pruned", n.prune(typed.Elem(), nil))
-		check("pruned twice", append(n.prune(typed.Elem(), nil), wanted...))
+		check("pruned", n.prune(typed.Elem(), nil, keepNone))
+		check("pruned twice", append(n.prune(typed.Elem(), nil, keepNone), wanted...))
 	}
 }
 
@@ -210,6 +214,144 @@ func TestValuesThatTheReleaseLacks(t *testing.T) {
 		err := chain.(admission.ValidationInterface).Validate(t.Context(), admission.NewAttributesRecord(test.obj, old, pods, "n", "p", pods.GroupVersion().WithResource("pods"), "", operation, nil, false, nil), nil)
 		if test.want == "" && err != nil || test.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%v, %v: %v, want %q", test.obj.Spec.Tolerations, test.old, err, test.want)
+		}
+	}
+}
+
+// injector is an admission plugin that sets fields, as a webhook may.
+type injector struct {
+	*admission.Handler
+	set func(runtime.Object)
+}
+
+func (i injector) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	i.set(a.GetObject())
+	return nil
+}
+
+func TestAdmissionSetsNoFieldsThatTheReleaseLacks(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	init := func(names ...string) *corev1.Pod {
+		var p corev1.Pod
+		for _, name := range names {
+			c := corev1.Container{Name: name}
+			if strings.HasPrefix(name, "sidecar") {
+				c.RestartPolicy = &always
+			}
+			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+		}
+		return &p
+	}
+	job := func(pod *corev1.Pod) *batchv1.CronJob {
+		return &batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: pod.Spec}}}}}
+	}
+	of := func(obj runtime.Object) *corev1.PodSpec {
+		if j, ok := obj.(*batchv1.CronJob); ok {
+			return &j.Spec.JobTemplate.Spec.Template.Spec
+		}
+		return &obj.(*corev1.Pod).Spec
+	}
+	hubs := map[reflect.Type]schema.GroupVersionKind{reflect.TypeFor[*corev1.Pod](): pods, reflect.TypeFor[*batchv1.CronJob](): batchv1.SchemeGroupVersion.WithKind("CronJob")}
+	hub := func(obj runtime.Object) (schema.GroupVersionKind, bool) {
+		gvk, ok := hubs[reflect.TypeOf(obj)]
+		return gvk, ok
+	}
+	inject := injector{admission.NewHandler(admission.Create, admission.Update), func(obj runtime.Object) {
+		spec := of(obj)
+		spec.InitContainers = append(init("sidecar-new").Spec.InitContainers, spec.InitContainers...)
+		spec.HostnameOverride = new("h")
+	}}
+	scheme, err := apis.NewScheme(apis.Kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	interfaces := admission.NewObjectInterfacesFromScheme(scheme)
+	for _, test := range []struct {
+		name      string
+		release   releases.Release
+		obj, old  runtime.Object
+		requested schema.GroupVersionKind
+		keeps     int // sidecars
+		hostname  bool
+	}{
+		{"a release that has the field", 28, init(), nil, pods, 1, false},
+		{"one that has both", 37, init(), nil, pods, 1, true},
+		{"one that has none", 27, init(), nil, pods, 0, false},
+		{"what is stored, moved by the plugin", 27, init("a", "sidecar"), init("a", "sidecar"), pods, 2, false},
+		{"what is stored elsewhere only", 27, init("a"), init("a"), pods, 0, false},
+		{"a kind that the release serves in another version", 20, job(init()), nil, schema.GroupVersionKind{Group: "batch", Version: "v1beta1", Kind: "CronJob"}, 0, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			operation := admission.Create
+			if test.old != nil {
+				operation = admission.Update
+			}
+			var chain admission.Interface = at(t, test.release).Admission(inject, hub)
+			a := admission.NewAttributesRecord(test.obj, test.old, test.requested, "n", "p", schema.GroupVersionResource{}, "", operation, nil, false, nil)
+			if err := chain.(admission.MutationInterface).Admit(t.Context(), a, interfaces); err != nil {
+				t.Fatal(err)
+			}
+			sidecars := 0
+			for _, c := range of(test.obj).InitContainers {
+				if c.RestartPolicy != nil {
+					sidecars++
+				}
+			}
+			if sidecars != test.keeps || (of(test.obj).HostnameOverride != nil) != test.hostname {
+				t.Errorf("%d sidecars, want %d: %+v", sidecars, test.keeps, of(test.obj))
+			}
+		})
+	}
+}
+
+// The objects are as the decoder and the conversion from v1beta1 leave them.
+func TestAdmissionKeepsDefaultsOfVersionsThatTheReleaseServes(t *testing.T) {
+	scheme, err := apis.NewScheme(apis.Kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		requested schema.GroupVersionKind
+		body      string
+		hub       runtime.Object
+		at        func(runtime.Object) string
+	}{
+		{
+			schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1beta1", Kind: "Ingress"}, `{"spec":{"rules":[{"http":{"paths":[{"path":"/","backend":{"serviceName":"s","servicePort":80}}]}}]}}`,
+			&networkingv1.Ingress{}, func(obj runtime.Object) string {
+				return string(*obj.(*networkingv1.Ingress).Spec.Rules[0].HTTP.Paths[0].PathType)
+			},
+		},
+		{
+			schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1beta1", Kind: "CertificateSigningRequest"}, `{"spec":{"request":"YQ=="}}`,
+			&certificatesv1.CertificateSigningRequest{}, func(obj runtime.Object) string {
+				return obj.(*certificatesv1.CertificateSigningRequest).Spec.SignerName
+			},
+		},
+	} {
+		obj, err := scheme.New(test.requested)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(test.body), obj); err != nil {
+			t.Fatal(err)
+		}
+		scheme.Default(obj)
+		if err := scheme.Convert(obj, test.hub, nil); err != nil {
+			t.Fatal(err)
+		}
+		want := test.at(test.hub)
+		hub := func(obj runtime.Object) (schema.GroupVersionKind, bool) {
+			gvks, _, err := scheme.ObjectKinds(obj)
+			return gvks[0], err == nil
+		}
+		idle := injector{admission.NewHandler(admission.Create), func(runtime.Object) {}}
+		a := admission.NewAttributesRecord(test.hub, nil, test.requested, "n", "a", schema.GroupVersionResource{}, "", admission.Create, nil, false, nil)
+		if err := at(t, 16).Admission(idle, hub).(admission.MutationInterface).Admit(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme)); err != nil {
+			t.Fatal(err)
+		}
+		if got := test.at(test.hub); got != want || got == "" {
+			t.Errorf("%v: %q, want %q", test.requested, got, want)
 		}
 	}
 }

@@ -8,20 +8,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// prune removes the fields that the release lacks from a struct of the node's type, and
-// returns a text for each. A field with the zero value of its type is absent.
-func (n *Node) prune(v reflect.Value, at *path) []string {
+// prune removes the fields that the release lacks from a struct of the node's type, except
+// those to keep, and returns a text for each. A field with the zero value of its type is
+// absent.
+func (n *Node) prune(v reflect.Value, at *path, keep func(at *path, value any) bool) []string {
 	var found []string
 	for i := range n.members {
 		m := &n.members[i]
-		value := v.FieldByIndex(m.index)
+		value, to := v.FieldByIndex(m.index), &path{parent: at, name: m.name}
 		switch {
-		case m.missing && !value.IsZero():
+		case m.missing && !value.IsZero() && !keep(to, value.Interface()):
 			value.SetZero()
-			found = append(found, unknown(&path{parent: at, name: m.name}))
+			found = append(found, unknown(to))
 		case m.inner != nil:
-			m.inner.each(value, &path{parent: at, name: m.name}, func(inner reflect.Value, at *path) (changed bool) {
-				cut := m.inner.prune(inner, at)
+			m.inner.each(value, to, func(inner reflect.Value, at *path) (changed bool) {
+				cut := m.inner.prune(inner, at, keep)
 				found = append(found, cut...)
 				return len(cut) > 0
 			})
@@ -29,6 +30,8 @@ func (n *Node) prune(v reflect.Value, at *path) []string {
 	}
 	return found
 }
+
+func keepNone(*path, any) bool { return false }
 
 // Fits reports whether an object has the node's type.
 func (n *Node) Fits(obj runtime.Object) bool {
@@ -64,7 +67,7 @@ func (n *Node) values(v reflect.Value, at *path, values map[string]any) {
 // Remove removes the fields that the release lacks from an object of the node's type.
 func (n *Node) Remove(obj runtime.Object) {
 	if n != nil {
-		n.prune(reflect.ValueOf(obj).Elem(), nil)
+		n.prune(reflect.ValueOf(obj).Elem(), nil, keepNone)
 	}
 }
 
