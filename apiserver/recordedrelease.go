@@ -9,7 +9,10 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -117,7 +120,35 @@ func (s *stores) losses(ctx context.Context) ([]string, error) {
 			}
 		}
 	}
+	definitions, err := s.definitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range definitions {
+		if lost := finder.OfDefinition(&definitions[i]); len(lost) > 0 {
+			all = append(all, "customresourcedefinitions."+apiextensionsv1.GroupName+" "+definitions[i].Name+" ("+strings.Join(lost, ", ")+")")
+		}
+	}
 	return all, nil
+}
+
+// definitions returns the stored definitions of custom resources.
+func (s *stores) definitions(ctx context.Context) ([]apiextensionsv1.CustomResourceDefinition, error) {
+	version := apiextensionsv1.SchemeGroupVersion
+	store, err := customresourcedefinition.NewREST(apiextensionsserver.Scheme, s.backend.RESTOptions(apiextensionsserver.Codecs.LegacyCodec(version), version))
+	if err != nil {
+		return nil, err
+	}
+	defer store.Destroy()
+	list, err := store.List(ctx, &metainternalversion.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("customresourcedefinitions: %w", err)
+	}
+	var converted apiextensionsv1.CustomResourceDefinitionList
+	if err := apiextensionsserver.Scheme.Convert(list, &converted, nil); err != nil {
+		return nil, err
+	}
+	return converted.Items, nil
 }
 
 // nameOf returns the resource, namespace and name of an object for a message.

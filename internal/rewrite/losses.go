@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -24,8 +25,12 @@ type Loss struct {
 }
 
 // Losses returns what a release would lose of the objects of a resource, which has a
-// declaration among the kinds; custom resources, which do not, lose nothing.
+// declaration among the kinds or is that of definitions. Custom resources, which are
+// neither, lose nothing.
 func (r *Rewriter) Losses(ctx context.Context, gvr schema.GroupVersionResource, kinds []*resource.Kind, finder *losses.Finder) ([]Loss, error) {
+	if gvr.GroupResource() == definitions {
+		return r.lossesOfDefinitions(ctx, finder)
+	}
 	kind := declared(kinds, gvr)
 	if kind == nil {
 		return nil, nil
@@ -52,6 +57,28 @@ func (r *Rewriter) Losses(ctx context.Context, gvr schema.GroupVersionResource, 
 			}
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// definitions are the definitions of custom resources.
+var definitions = schema.GroupResource{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}
+
+func (r *Rewriter) lossesOfDefinitions(ctx context.Context, finder *losses.Finder) ([]Loss, error) {
+	var found []Loss
+	options := metav1.ListOptions{Limit: chunk}
+	for {
+		list, err := r.extensions.ApiextensionsV1().CustomResourceDefinitions().List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", definitions, err)
+		}
+		for i := range list.Items {
+			if what := finder.OfDefinition(&list.Items[i]); len(what) > 0 {
+				found = append(found, Loss{Resource: definitions, Name: list.Items[i].Name, What: what})
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
 			return found, nil
 		}
 	}

@@ -78,6 +78,7 @@ func (d *data) send(ctx context.Context, method, path, body string) object {
 }
 
 var _ = Describe("the release of a data directory", func() {
+	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	const services, classes = "/api/v1/namespaces/default/services", "/apis/storage.k8s.io/v1/volumeattributesclasses"
 
 	It("moves to newer releases, and back by one", func(ctx SpecContext) {
@@ -96,8 +97,11 @@ var _ = Describe("the release of a data directory", func() {
 		d.start(ctx, "--release=1.37")
 		d.send(ctx, "POST", services, `{"metadata":{"name":"a"},"spec":{"ports":[{"port":80}],"trafficDistribution":"PreferClose"}}`)
 		d.send(ctx, "POST", classes, `{"metadata":{"name":"gold"},"driverName":"csi.example.com","parameters":{"a":"b"}}`)
+		d.send(ctx, "POST", definitions, `{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,`+
+			`"selectableFields":[{"jsonPath":".a"}],"schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"string"}}}}}]}}`)
 		Expect(d.refused(ctx, "--release=1.16")).To(MatchRegexp(
-			`(?m)^svc up: .*--release: 1\.16 cannot keep what release 1\.37 has written: services default/a \(spec\.trafficDistribution\), volumeattributesclasses\.storage\.k8s\.io gold \(the kind\); use --release=1\.36 or newer, where "svc storage migrate --release=1\.16" lists what to delete or change first$`))
+			`(?m)^svc up: .*--release: 1\.16 cannot keep what release 1\.37 has written: services default/a \(spec\.trafficDistribution\), volumeattributesclasses\.storage\.k8s\.io gold \(the kind\), ` +
+				`customresourcedefinitions\.apiextensions\.k8s\.io things\.example\.com \(spec\.versions\[0\]\.selectableFields\); use --release=1\.36 or newer, where "svc storage migrate --release=1\.16" lists what to delete or change first$`))
 
 		d.start(ctx, "--release=1.36")
 		// It is read in the group events.k8s.io, and its kind is of the core group.
@@ -105,7 +109,9 @@ var _ = Describe("the release of a data directory", func() {
 		out, code := d.migrate(ctx, "--release=1.16")
 		Expect(code).To(Equal(2), out)
 		Expect(out).NotTo(ContainSubstring("Warning"))
-		Expect(out).To(HaveSuffix("release 1.16 would lose:\n  services default/a: spec.trafficDistribution\n  volumeattributesclasses.storage.k8s.io gold: the kind\n"))
+		Expect(out).To(HaveSuffix("release 1.16 would lose:\n  services default/a: spec.trafficDistribution\n" +
+			"  volumeattributesclasses.storage.k8s.io gold: the kind\n  customresourcedefinitions.apiextensions.k8s.io things.example.com: spec.versions[0].selectableFields\n"))
+		d.send(ctx, "DELETE", definitions+"/things.example.com", "")
 		d.send(ctx, "DELETE", classes+"/gold", "")
 		resp, err := launch.Send(ctx, d.server.Config, launch.Request{Method: "PATCH", Path: services + "/a", ContentType: "application/merge-patch+json", Body: `{"spec":{"trafficDistribution":null}}`})
 		Expect(err).NotTo(HaveOccurred())
@@ -132,7 +138,6 @@ var _ = Describe("the release of a data directory", func() {
 			return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Cluster",` +
 				`"names":{"plural":"things","kind":"Thing"},"versions":[` + version("v1", first) + "," + version("v2", second) + `]}}`
 		}
-		const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 		d.send(ctx, "POST", definitions, definition(true, false))
 		Eventually(func(ctx context.Context) (int, error) {
 			resp, err := launch.Send(ctx, d.server.Config, launch.Request{Method: "POST", Path: "/apis/example.com/v1/things", ContentType: "application/json", Body: `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"}}`})

@@ -14,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,6 +89,11 @@ func (f *Finder) Of(k *resource.Kind, obj runtime.Object) ([]string, error) {
 		}
 	}
 	return f.fields(at, obj), nil
+}
+
+// OfDefinition is Of for a definition of custom resources, which every release has in v1.
+func (f *Finder) OfDefinition(d *apiextensionsv1.CustomResourceDefinition) []string {
+	return f.fields(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), d)
 }
 
 // fields returns the paths of the fields of an object of the version that would be lost.
