@@ -34,10 +34,9 @@ type chain struct {
 	types  *openapi.Documents
 	drain  *drain.Drain
 	layers layers
-	// deprecatedLater are the versions that the libraries have deprecated, and the
-	// release has not.
-	deprecatedLater *deprecation.Versions
-	clock           clock.WithTicker
+	// deprecated are the versions that the libraries have deprecated.
+	deprecated *deprecation.Versions
+	clock      clock.WithTicker
 	// discovered is closed when everything that is served has its routes. Until
 	// then, an unknown path is answered with 503 rather than 404.
 	discovered chan struct{}
@@ -49,8 +48,8 @@ func newChain(o *options.Options, id *identity, s *stores, c *clients, a *addres
 	docs := openapi.New("svc", documentsVersion(o), s.served.Fields().Definitions(definitions.Definitions), scheme, clock)
 	return &chain{
 		options: o, identity: id, stores: s, clients: c, addresses: a, hosted: behind, docs: docs, types: types, drain: drain.New(), layers: l, clock: clock,
-		deprecatedLater: deprecation.After(o.Release, s.kinds),
-		discovered:      make(chan struct{}),
+		deprecated: deprecation.At(o.Release, s.served.Table(), s.kinds),
+		discovered: make(chan struct{}),
 	}
 }
 

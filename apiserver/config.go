@@ -85,7 +85,7 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 		return nil, fmt.Errorf("audit: %w; see %s", err, strings.Join(auditFlags(o.Audit), " and "))
 	}
 	if config.AuditBackend != nil {
-		config.AuditBackend = c.deprecatedLater.Audit(config.AuditBackend)
+		config.AuditBackend = c.deprecated.Audit(config.AuditBackend)
 		if c.hosted != nil {
 			config.AuditBackend = groupdomain.Audit(config.AuditBackend, c.domainConfig(&config.Config))
 		}

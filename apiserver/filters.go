@@ -41,7 +41,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	}
 	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds, c.stores.scheme, c.stores.served.Fields()), config.MaxRequestBodyBytes)
 	handler = dryrun.Filter(handler)
-	handler = c.deprecatedLater.Filter(handler)
+	handler = c.deprecated.Filter(handler)
 	handler = c.drain.Filter(handler)
 	handler = nodeproxy.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer, c.stores.kinds)
 	handler = genericapifilters.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer)

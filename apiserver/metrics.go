@@ -53,16 +53,16 @@ func (c *chain) metricsConfig() metrics.Config {
 		}
 	}
 	return metrics.Config{
-		Release:         c.options.Release,
-		ShowHidden:      c.options.ShowHiddenMetrics != "",
-		Version:         *release.Public(c.options.Release, release.SVCVersion()).Info(),
-		DeprecatedLater: c.deprecatedLater.Has,
-		IsBuiltIn:       builtIn.Has,
-		Store:           c.stores.backend,
-		Pools:           c.pools,
-		Clock:           c.clock,
-		Allocations:     c.stores.allocations,
-		Tokens:          c.identity.uses,
+		Release:     c.options.Release,
+		ShowHidden:  c.options.ShowHiddenMetrics != "",
+		Version:     *release.Public(c.options.Release, release.SVCVersion()).Info(),
+		Silent:      c.deprecated.Silent,
+		IsBuiltIn:   builtIn.Has,
+		Store:       c.stores.backend,
+		Pools:       c.pools,
+		Clock:       c.clock,
+		Allocations: c.stores.allocations,
+		Tokens:      c.identity.uses,
 	}
 }
 

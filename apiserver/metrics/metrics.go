@@ -23,9 +23,9 @@ type Config struct {
 	ShowHidden bool
 	// Version is the content of /version.
 	Version version.Info
-	// DeprecatedLater reports whether a resource's version was deprecated after the
-	// release.
-	DeprecatedLater func(schema.GroupVersionResource) bool
+	// Silent reports whether the release does not count requests to a resource's
+	// deprecated version.
+	Silent func(schema.GroupVersionResource) bool
 	// IsBuiltIn reports whether a resource is none of a CustomResourceDefinition.
 	IsBuiltIn func(schema.GroupResource) bool
 	// Store and Pools are measured when metrics are read.
@@ -69,7 +69,7 @@ func New(source prometheus.Gatherer, c Config) prometheus.Gatherer {
 				continue
 			}
 			if name == requestedDeprecatedAPIs {
-				f.Metric = slices.DeleteFunc(f.Metric, func(m *dto.Metric) bool { return c.DeprecatedLater(versionResource(m)) })
+				f.Metric = slices.DeleteFunc(f.Metric, func(m *dto.Metric) bool { return c.Silent(versionResource(m)) })
 			}
 			limit.apply(f)
 			if len(f.Metric) > 0 {

@@ -28,6 +28,9 @@ type Served struct {
 // Fields returns the fields that the release does not have; nil if it has them all.
 func (s Served) Fields() *fields.Fields { return s.fields }
 
+// Table returns the table of releases, without types.
+func (s Served) Table() *releases.Table { return s.table }
+
 // Versions returns the served versions of the kind, in the declaration's order: the
 // hub, if it is served, is the first.
 func (s Served) Versions(k *resource.Kind) []schema.GroupVersionKind {

@@ -46,6 +46,10 @@ type Span struct{ First, Last Release }
 // Has reports whether r is in the span.
 func (s Span) Has(r Release) bool { return r >= s.First && r <= s.Last }
 
+// WarningsSince is the release since which servers warn of deprecated versions, annotate
+// audit events of requests to them, and count these (document 2, section 9, rule 8).
+const WarningsSince Release = 19
+
 // always is the span of what every release has.
 var always = Span{Oldest, Newest}
 
@@ -181,6 +185,18 @@ func (t *Table) Instead(k *Kind, r Release) *Kind {
 		}
 	}
 	return nil
+}
+
+// Warning returns the words with which a server of release r warns of a deprecated kind.
+func (t *Table) Warning(k *Kind, r Release) string {
+	text := fmt.Sprintf("%s %s is deprecated in v%v+", k.GroupVersion(), k.Kind, k.Deprecated)
+	if k.Removed != 0 {
+		text += fmt.Sprintf(", unavailable in v%v+", k.Removed)
+	}
+	if to := t.Instead(k, r); to != nil {
+		text += fmt.Sprintf("; use %s %s", to.GroupVersion(), to.Kind)
+	}
+	return text
 }
 
 // Type returns the type with the fields of a kind.

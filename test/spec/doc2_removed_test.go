@@ -27,6 +27,8 @@ type removedVersion struct {
 	// path is the collection's path in the removed version, successor in the one that
 	// replaces it; empty where nothing does.
 	path, successor string
+	// instead is the version that the refusal names if it is not the successor's.
+	instead string
 	// warning is that of requests to the removed version.
 	warning string
 	// body is the object, named n, without its apiVersion and kind.
@@ -72,7 +74,7 @@ func webhookBecomes() map[string]any {
 func removedVersions() []removedVersion {
 	return slices.Concat(
 		objectsRemovedIn22(), reviewsRemovedIn22(), policiesRemovedIn22(), removedIn25(),
-		removedIn26And27(), flowControlRemovedIn(29, "v1beta2", "is deprecated in v1.26+, unavailable in v1.29+", "v1beta3", "nominalConcurrencyShares"))
+		removedIn26And27(), flowControlRemovedIn(29, "v1beta2", "is deprecated in v1.26+, unavailable in v1.29+", "v1beta3", "v1", "nominalConcurrencyShares"))
 }
 
 // objectsRemovedIn22 are the rows of objects that extend or configure the server, and of ingresses.
@@ -99,7 +101,7 @@ func objectsRemovedIn22() []removedVersion {
 		{release: 22, path: "/apis/networking.k8s.io/v1beta1" + nsPath + "ingresses", successor: "/apis/networking.k8s.io/v1" + nsPath + "ingresses",
 			body: `"spec":{"backend":{"serviceName":"d","servicePort":80},` + ingressRules + `}`, becomes: ingressBecomes(), stays: map[string]any{"spec.backend.servicePort": 80.0},
 			warning: "Ingress " + group22 + "; use networking.k8s.io/v1 Ingress"},
-		alike(22, "/apis/networking.k8s.io/%s/ingressclasses", "v1beta1", "v1", "IngressClass "+group22+"; use networking.k8s.io/v1 IngressClassList", `"spec":{"controller":"example.com/c"}`),
+		alike(22, "/apis/networking.k8s.io/%s/ingressclasses", "v1beta1", "v1", "IngressClass "+group22+"; use networking.k8s.io/v1 IngressClass", `"spec":{"controller":"example.com/c"}`),
 	}
 }
 
@@ -172,17 +174,18 @@ func removedIn26And27() []removedVersion {
 			"HorizontalPodAutoscaler is deprecated in v1.23+, unavailable in v1.26+; use autoscaling/v2 HorizontalPodAutoscaler", `"spec":{`+hpa+`,"behavior":{"scaleDown":{"selectPolicy":"Disabled"}}}`),
 		alike(27, storagePath+"%s"+nsPath+"csistoragecapacities", "v1beta1", "v1", "CSIStorageCapacity is deprecated in v1.24+, unavailable in v1.27+; use storage.k8s.io/v1 CSIStorageCapacity",
 			`"storageClassName":"s","capacity":"1Gi"`),
-	}, flowControlRemovedIn(26, "v1beta1", "is deprecated in v1.23+, unavailable in v1.26+", "v1beta2", "assuredConcurrencyShares")...)
+	}, flowControlRemovedIn(26, "v1beta1", "is deprecated in v1.23+, unavailable in v1.26+", "v1beta2", "v1beta3", "assuredConcurrencyShares")...)
 }
 
 // flowControlRemovedIn are the rows of a version of flow control, whose successor has the
 // shares of a priority level in another field.
-func flowControlRemovedIn(release int, version, warning, next, shares string) []removedVersion {
-	warning += "; use flowcontrol.apiserver.k8s.io/v1beta3 "
+func flowControlRemovedIn(release int, version, warning, next, instead, shares string) []removedVersion {
+	warning += "; use flowcontrol.apiserver.k8s.io/" + next + " "
+	instead = "flowcontrol.apiserver.k8s.io/" + instead
 	return []removedVersion{
-		{release: release, path: flowcontrolPath + version + "/flowschemas", successor: flowcontrolPath + next + "/flowschemas", body: flowSpec, warning: "FlowSchema " + warning + "FlowSchema"},
+		{release: release, path: flowcontrolPath + version + "/flowschemas", successor: flowcontrolPath + next + "/flowschemas", body: flowSpec, instead: instead, warning: "FlowSchema " + warning + "FlowSchema"},
 		{
-			release: release, path: flowcontrolPath + version + "/prioritylevelconfigurations", successor: flowcontrolPath + next + "/prioritylevelconfigurations", body: flow,
+			release: release, path: flowcontrolPath + version + "/prioritylevelconfigurations", successor: flowcontrolPath + next + "/prioritylevelconfigurations", body: flow, instead: instead,
 			warning: "PriorityLevelConfiguration " + warning + "PriorityLevelConfiguration", becomes: map[string]any{"spec.limited." + shares: 7.0}, stays: map[string]any{"spec.limited.assuredConcurrencyShares": 7.0},
 		},
 	}
@@ -236,12 +239,16 @@ var _ = Describe("Document 2, section 9: removed versions", Ordered, ContinueOnF
 
 	It("1.16 serves none of the versions that it removed", func(ctx SpecContext) {
 		at(ctx, 16)
-		for _, path := range []string{
-			"/apis/extensions/v1beta1/networkpolicies", "/apis/extensions/v1beta1/daemonsets", "/apis/extensions/v1beta1/deployments",
-			"/apis/extensions/v1beta1/replicasets", "/apis/extensions/v1beta1/podsecuritypolicies", "/apis/apps/v1beta1/deployments", "/apis/apps/v1beta1/statefulsets",
-			"/apis/apps/v1beta2/daemonsets", "/apis/apps/v1beta2/deployments", "/apis/apps/v1beta2/statefulsets", "/apis/apps/v1beta2/replicasets",
+		for path, next := range map[string]string{
+			"extensions/v1beta1" + nsPath + "networkpolicies": "networking.k8s.io/v1", "extensions/v1beta1/podsecuritypolicies": "policy/v1beta1",
+			"extensions/v1beta1" + nsPath + "daemonsets": "apps/v1", "extensions/v1beta1" + nsPath + "deployments": "apps/v1", "extensions/v1beta1" + nsPath + "replicasets": "apps/v1",
+			"apps/v1beta1" + nsPath + "deployments": "apps/v1", "apps/v1beta1" + nsPath + "statefulsets": "apps/v1", "apps/v1beta2" + nsPath + "daemonsets": "apps/v1",
+			"apps/v1beta2" + nsPath + "deployments": "apps/v1", "apps/v1beta2" + nsPath + "statefulsets": "apps/v1", "apps/v1beta2" + nsPath + "replicasets": "apps/v1",
 		} {
-			Expect(request(ctx, "GET", path, "").Status).To(Equal(404), path)
+			Expect(request(ctx, "GET", "/apis/"+path, "").Status).To(Equal(404), path)
+			resp := request(ctx, "POST", "/apis/"+path, `{"metadata":{"name":"again"}}`)
+			Expect(resp.Status).To(Equal(404), path)
+			Expect(resp.Body).To(ContainSubstring("use "+next+`; \"svc convert\"`), path)
 		}
 		for _, path := range []string{"/apis/networking.k8s.io/v1/networkpolicies", "/apis/apps/v1/deployments", "/apis/policy/v1beta1/podsecuritypolicies"} {
 			Expect(request(ctx, "GET", path, "").Status).To(Equal(200), path)
@@ -304,6 +311,9 @@ var _ = Describe("Document 2, section 9: removed versions", Ordered, ContinueOnF
 				resp := request(ctx, "POST", row.path, fmt.Sprintf(`{"metadata":{"name":"again"},%s}`, row.body))
 				Expect(resp.Status).To(Equal(404))
 				Expect(resp.Body).To(ContainSubstring("svc convert"))
+				if row.successor != "" {
+					Expect(resp.Body).To(ContainSubstring("use " + row.next() + ";"))
+				}
 				if row.posted || row.successor == "" {
 					return
 				}
@@ -322,6 +332,15 @@ var _ = Describe("Document 2, section 9: removed versions", Ordered, ContinueOnF
 		}
 	}
 })
+
+// next is the group and version that replace the removed one.
+func (r removedVersion) next() string {
+	if r.instead != "" {
+		return r.instead
+	}
+	parts := strings.Split(strings.TrimPrefix(r.successor, "/apis/"), "/")
+	return parts[0] + "/" + parts[1]
+}
 
 // String is the version and the resource.
 func (r removedVersion) String() string {

@@ -162,9 +162,17 @@ func tryZoo(ctx context.Context, s *launch.Server, table *releases.Table, r rele
 		if resp.Status != code {
 			wrong = append(wrong, fmt.Sprintf("%v: %d, want %d: %.300s", gvk, resp.Status, code, resp.Body))
 		}
-		deprecated := slices.ContainsFunc(resp.Header.Values("Warning"), func(w string) bool { return strings.Contains(w, " is deprecated in v") })
-		if want := resp.Status != 404 && kind.DeprecatedAt(r); deprecated != want {
-			wrong = append(wrong, fmt.Sprintf("%v: warned is %v: %v", gvk, deprecated, resp.Header.Values("Warning")))
+		var want []string
+		if r >= releases.WarningsSince && resp.Status != 404 && kind.DeprecatedAt(r) {
+			want = []string{fmt.Sprintf("299 - %q", table.Warning(kind, r))}
+		}
+		warned := slices.DeleteFunc(slices.Clone(resp.Header.Values("Warning")), func(w string) bool { return !strings.Contains(w, " is deprecated in v") })
+		if len(want) == 1 && len(warned) == 1 && !strings.Contains(warned[0], "; use ") { // it declares no replacement
+			want[0], _, _ = strings.Cut(want[0], "; use ")
+			want[0] = strings.TrimSuffix(want[0], `"`) + `"`
+		}
+		if !slices.Equal(warned, want) {
+			wrong = append(wrong, fmt.Sprintf("%v: warned %q, want %q", gvk, warned, want))
 		}
 	}
 	return wrong

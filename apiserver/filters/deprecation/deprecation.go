@@ -1,5 +1,5 @@
-// Package deprecation owns the removal of what the libraries report about versions
-// that they have deprecated and the emulated release has not: warnings, annotations
+// Package deprecation owns what the emulated release reports about deprecated versions, in
+// place of what the libraries, which are of the newest release, do: warnings, annotations
 // of audit events and series of metrics.
 package deprecation
 
@@ -7,7 +7,7 @@ import (
 	"context"
 	"net/http"
 	"regexp"
-	"strconv"
+	"strings"
 
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,17 +20,21 @@ import (
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/releases"
 )
 
-// Versions are the versions of kinds that were deprecated after a release.
+// Versions are the versions of kinds that the libraries deprecate.
 type Versions struct {
-	release release.Release
-	later   map[schema.GroupVersionResource]bool
+	release releases.Release
+	table   *releases.Table
+	// silent are those of which the release does not warn, by whether it does not.
+	silent map[schema.GroupVersionResource]bool
 }
 
-// After returns the versions of the kinds that were deprecated after r.
-func After(r release.Release, kinds []*resource.Kind) *Versions {
-	v := &Versions{release: r, later: map[schema.GroupVersionResource]bool{}}
+// At returns the versions of the kinds that the libraries deprecate, and which of them
+// release r does.
+func At(r release.Release, table *releases.Table, kinds []*resource.Kind) *Versions {
+	v := &Versions{release: releases.Release(r.Minor), table: table, silent: map[schema.GroupVersionResource]bool{}}
 	for _, kind := range kinds {
 		v.add(kind.Name, kind.Hub, kind.New())
 		for _, version := range kind.Versions {
@@ -45,21 +49,24 @@ func After(r release.Release, kinds []*resource.Kind) *Versions {
 
 func (v *Versions) add(name string, gvk schema.GroupVersionKind, obj runtime.Object) {
 	if d, ok := obj.(interface{ APILifecycleDeprecated() (int, int) }); ok {
-		major, minor := d.APILifecycleDeprecated()
-		if v.release.Before(release.Release{Major: major, Minor: minor}) {
-			v.later[gvk.GroupVersion().WithResource(name)] = true
-		}
+		_, minor := d.APILifecycleDeprecated()
+		v.silent[gvk.GroupVersion().WithResource(name)] = v.release < releases.WarningsSince || v.release < releases.Release(minor)
 	}
 }
 
-// Has reports whether the resource's version was deprecated after the release.
-func (v *Versions) Has(gvr schema.GroupVersionResource) bool { return v.later[gvr] }
+// Silent reports whether the libraries deprecate the resource's version, and the release
+// does not warn of it.
+func (v *Versions) Silent(gvr schema.GroupVersionResource) bool { return v.silent[gvr] }
 
-// Filter drops the warnings about these versions.
+// Filter drops the warnings about versions of which the release does not warn, and gives
+// those about others the words of the release.
 func (v *Versions) Filter(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if info, ok := request.RequestInfoFrom(req.Context()); ok && v.Has(schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}) {
-			req = req.WithContext(warning.WithWarningRecorder(req.Context(), recorder{req.Context(), v.release}))
+		if info, ok := request.RequestInfoFrom(req.Context()); ok {
+			gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+			if silent, deprecated := v.silent[gvr]; deprecated {
+				req = req.WithContext(warning.WithWarningRecorder(req.Context(), recorder{req.Context(), v, silent}))
+			}
 		}
 		handler.ServeHTTP(w, req)
 	})
@@ -67,33 +74,33 @@ func (v *Versions) Filter(handler http.Handler) http.Handler {
 
 // recorder passes the warnings of the release on to the recorder of a context.
 type recorder struct {
-	next    context.Context
-	release release.Release
+	next     context.Context
+	versions *Versions
+	silent   bool
 }
 
 // AddWarning implements warning.Recorder.
 func (r recorder) AddWarning(agent, text string) {
-	if !isLater(text, r.release) {
-		warning.AddWarning(r.next, agent, text)
+	if found := deprecated.FindStringSubmatch(text); found != nil {
+		if r.silent {
+			return
+		}
+		if k := r.versions.table.Kind(schema.FromAPIVersionAndKind(found[1], found[2])); k != nil {
+			words := r.versions.table.Warning(k, r.versions.release)
+			if !strings.Contains(text, replacement) { // the kind declares none
+				words, _, _ = strings.Cut(words, replacement)
+			}
+			text = words
+		}
 	}
+	warning.AddWarning(r.next, agent, text)
 }
+
+// replacement is what is between the words about a version and those about its replacement.
+const replacement = "; use "
 
 // deprecated matches the beginning of the libraries' deprecation warnings.
-var deprecated = regexp.MustCompile(`^\S+ \S+ is deprecated in v(\d+)\.(\d+)\+`)
-
-// isLater reports whether text warns of a deprecation in a release after r.
-func isLater(text string, r release.Release) bool {
-	found := deprecated.FindStringSubmatch(text)
-	if found == nil {
-		return false
-	}
-	major, err := strconv.Atoi(found[1])
-	if err != nil {
-		return false
-	}
-	minor, err := strconv.Atoi(found[2])
-	return err == nil && r.Before(release.Release{Major: major, Minor: minor})
-}
+var deprecated = regexp.MustCompile(`^(\S+) (\S+) is deprecated in v\d+\.\d+\+`)
 
 // The libraries' annotations of requests to deprecated versions.
 const (
@@ -101,8 +108,8 @@ const (
 	removedAnnotation    = "k8s.io/removed-release"
 )
 
-// Audit returns a backend that passes events on to next, those of requests to these
-// versions without the annotations of deprecated ones.
+// Audit returns a backend that passes events on to next, those of requests to versions of
+// which the release does not warn without the annotations of deprecated ones.
 func (v *Versions) Audit(next audit.Backend) audit.Backend {
 	return auditBackend{next, v}
 }
@@ -115,7 +122,7 @@ type auditBackend struct {
 // ProcessEvents implements audit.Sink.
 func (b auditBackend) ProcessEvents(events ...*auditapi.Event) bool {
 	for _, e := range events {
-		if o := e.ObjectRef; o != nil && b.versions.Has(schema.GroupVersionResource{Group: o.APIGroup, Version: o.APIVersion, Resource: o.Resource}) {
+		if o := e.ObjectRef; o != nil && b.versions.Silent(schema.GroupVersionResource{Group: o.APIGroup, Version: o.APIVersion, Resource: o.Resource}) {
 			delete(e.Annotations, deprecatedAnnotation)
 			delete(e.Annotations, removedAnnotation)
 		}

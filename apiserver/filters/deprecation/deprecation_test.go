@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+	flowcontrolv1beta1 "k8s.io/api/flowcontrol/v1beta1"
 	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
+	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
 	auditapi "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -15,6 +17,7 @@ import (
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/releases"
 )
 
 type warnings struct{ texts []string }
@@ -22,28 +25,47 @@ type warnings struct{ texts []string }
 func (w *warnings) AddWarning(_, text string) { w.texts = append(w.texts, text) }
 
 func TestWarningsAreThoseOfTheRelease(t *testing.T) {
-	kind := resource.Type[*flowcontrolv1beta3.FlowSchema]{Name: "flowschemas"}.Kind()
+	kinds := []*resource.Kind{
+		resource.Type[*flowcontrolv1beta3.FlowSchema]{Name: "flowschemas"}.Kind(),
+		resource.Type[*flowcontrolv1beta1.FlowSchema]{Name: "flowschemas"}.Kind(),
+		resource.Type[*rbacv1beta1.Role]{Name: "roles"}.Kind(),
+	}
+	table, err := releases.LoadKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
 	const beta = "flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema is deprecated in v1.29+, unavailable in v1.32+"
+	const first = "flowcontrol.apiserver.k8s.io/v1beta1 FlowSchema is deprecated in v1.23+, unavailable in v1.26+"
+	const role = "rbac.authorization.k8s.io/v1beta1 Role is deprecated in v1.17+, unavailable in v1.22+"
+	const flows = flowcontrolv1beta3.GroupName
 	const other = "metadata.finalizers: prefer a domain-qualified finalizer name"
 	for _, test := range []struct {
-		rule    string
-		release release.Release
-		group   string
-		want    []string
+		rule                     string
+		minor                    int
+		group, version, resource string
+		warning                  string
+		want                     []string
 	}{
-		{"a deprecation of a later release is dropped", release.Release{Major: 1, Minor: 28}, flowcontrolv1beta3.GroupName, []string{other}},
-		{"one of the release passes", release.Release{Major: 1, Minor: 29}, flowcontrolv1beta3.GroupName, []string{beta, other}},
-		{"other resources' warnings pass", release.Release{Major: 1, Minor: 28}, "example.com", []string{beta, other}},
-		{"one of an earlier release passes", release.Release{Major: 1, Minor: 30}, flowcontrolv1beta3.GroupName, []string{beta, other}},
+		{"a deprecation of a later release is dropped", 28, flows, "v1beta3", "flowschemas", beta, []string{other}},
+		{"one of the release passes", 29, flows, "v1beta3", "flowschemas", beta + "; use flowcontrol.apiserver.k8s.io/v1 FlowSchema", []string{beta + "; use flowcontrol.apiserver.k8s.io/v1 FlowSchema", other}},
+		{"other resources' warnings pass", 28, "example.com", "v1beta3", "flowschemas", beta, []string{beta, other}},
+		{"one of an earlier release passes", 30, flows, "v1beta3", "flowschemas", beta + "; use flowcontrol.apiserver.k8s.io/v1 FlowSchema", []string{beta + "; use flowcontrol.apiserver.k8s.io/v1 FlowSchema", other}},
+		{
+			"a version that the release does not serve is not recommended", 24, flows, "v1beta1", "flowschemas", first + "; use flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema",
+			[]string{first + "; use flowcontrol.apiserver.k8s.io/v1beta2 FlowSchema", other},
+		},
+		{"no replacement is named if the kind declares none", 29, flows, "v1beta3", "flowschemas", beta, []string{beta, other}},
+		{"releases before 1.19 warn of nothing", 18, "rbac.authorization.k8s.io", "v1beta1", "roles", role, []string{other}},
+		{"1.19 does", 19, "rbac.authorization.k8s.io", "v1beta1", "roles", role + "; use rbac.authorization.k8s.io/v1 Role", []string{role + "; use rbac.authorization.k8s.io/v1 Role", other}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			var got warnings
-			handler := After(test.release, []*resource.Kind{kind}).Filter(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-				warning.AddWarning(req.Context(), "", beta)
+			handler := At(release.Release{Major: 1, Minor: test.minor}, table, kinds).Filter(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				warning.AddWarning(req.Context(), "", test.warning)
 				warning.AddWarning(req.Context(), "", other)
 			}))
 			ctx := request.WithRequestInfo(warning.WithWarningRecorder(context.Background(), &got), &request.RequestInfo{
-				APIGroup: test.group, APIVersion: "v1beta3", Resource: "flowschemas"})
+				APIGroup: test.group, APIVersion: test.version, Resource: test.resource})
 			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 			gomega.NewWithT(t).Expect(got.texts).To(gomega.Equal(test.want))
 		})
@@ -77,13 +99,14 @@ func TestAuditEventsHaveDeprecationsOfTheRelease(t *testing.T) {
 		want    map[string]string
 	}{
 		{"a deprecation of a later release is dropped", release.Release{Major: 1, Minor: 28}, beta, map[string]string{"other": "x"}},
+		{"releases before 1.19 have none", release.Release{Major: 1, Minor: 18}, beta, map[string]string{"other": "x"}},
 		{"one of the release stays", release.Release{Major: 1, Minor: 29}, beta, unchanged},
 		{"other resources' annotations stay", release.Release{Major: 1, Minor: 28}, &auditapi.ObjectReference{Resource: "pods", APIVersion: "v1"}, unchanged},
 		{"an event without an object stays", release.Release{Major: 1, Minor: 28}, nil, unchanged},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			var got events
-			After(test.release, []*resource.Kind{kind}).Audit(&got).ProcessEvents(event(test.ref))
+			At(test.release, nil, []*resource.Kind{kind}).Audit(&got).ProcessEvents(event(test.ref))
 			gomega.NewWithT(t).Expect(got.annotations).To(gomega.Equal([]map[string]string{test.want}))
 		})
 	}
