@@ -105,10 +105,15 @@ func (s Served) enabled(gate string) bool {
 	return featuregates.On(s.release.inTable(), gate)
 }
 
-// ServesSubresource reports whether the release has a subresource of a kind that it
-// serves, by the path: pods/exec.
-func (s Served) ServesSubresource(path string) bool {
+// ServesSubresource reports whether the release has a subresource of a version of a kind
+// that it serves, by the path: pods/exec.
+func (s Served) ServesSubresource(gvk schema.GroupVersionKind, path string) bool {
+	if strings.HasSuffix(path, "/status") && s.fields.Lacks(gvk, "status") {
+		return false
+	}
 	switch path {
+	case "volumeattachments/status": // kubernetes/pkg/registry/storage/rest: of v1 only
+		return gvk.Version == "v1"
 	case "pods/ephemeralcontainers": // another kind until 1.21
 		return !s.release.Before(Release{1, 22}) && s.enabled(ephemeralContainersGate)
 	case "pods/resize": // Kubernetes has the gate since 1.27, and the subresource since 1.32

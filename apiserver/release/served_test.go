@@ -256,14 +256,36 @@ func TestSubresourcesOfReleases(t *testing.T) {
 		"pods/status":              {{1, 16}, {1, 22}, {1, 23}, {1, 27}, Default, {1, 32}, {1, 33}, Newest},
 	} {
 		for _, r := range []Release{{1, 16}, {1, 22}, {1, 23}, {1, 27}, Default, {1, 32}, {1, 33}, Newest} {
-			if s, served := (Served{release: r}), slices.Contains(want, r); s.ServesSubresource(path) != served {
+			if s, served := (Served{release: r}), slices.Contains(want, r); s.ServesSubresource(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, path) != served {
 				t.Errorf("%v serves %s: %v, want %v", r, path, !served, served)
 			}
 		}
 	}
 	resize := Served{release: Default}.WithGates(func(gate string) bool { return gate == "InPlacePodVerticalScaling" })
-	if !resize.ServesSubresource("pods/resize") {
+	if !resize.ServesSubresource(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, "pods/resize") {
 		t.Error("pods/resize is not served with its gate")
+	}
+}
+
+func TestStatusesOfVersionsThatHadNone(t *testing.T) {
+	for _, test := range []struct {
+		minor    int
+		gvk      schema.GroupVersionKind
+		resource string
+		want     bool
+	}{
+		{21, schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1beta1", Kind: "VolumeAttachment"}, "volumeattachments", false},
+		{21, schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "VolumeAttachment"}, "volumeattachments", true},
+		{34, schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1alpha3", Kind: "DeviceTaintRule"}, "devicetaintrules", false},
+		{35, schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1alpha3", Kind: "DeviceTaintRule"}, "devicetaintrules", true},
+	} {
+		served, err := NewServed(Release{1, test.minor}, map[string]string{"api/all": "true"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := served.ServesSubresource(test.gvk, test.resource+"/status"); got != test.want {
+			t.Errorf("1.%d serves the status of %v: %v", test.minor, test.gvk, got)
+		}
 	}
 }
 

@@ -38,9 +38,9 @@ type View struct {
 	// Order returns the versions of a group, the preferred one first; nil is the order
 	// of their stability.
 	Order func(versions []schema.GroupVersion) []schema.GroupVersion
-	// Subresource reports whether the view serves a path such as pods/resize; nil is
+	// Subresource reports whether the view serves a path of a version, such as pods/resize; nil is
 	// all.
-	Subresource func(path string) bool
+	Subresource func(gvk schema.GroupVersionKind, path string) bool
 	// Converter returns the type converter of the named OpenAPI models.
 	Converter func(models ...string) managedfields.TypeConverter
 	// Fields are those that clients of the view cannot set; nil for none.
@@ -120,7 +120,7 @@ func (v View) storage(kinds *registry.Registry) map[schema.GroupVersion]map[stri
 				storage[gv] = map[string]rest.Storage{}
 			}
 			for path, s := range res.Storage {
-				if v.Subresource == nil || path == res.Kind.Name || v.Subresource(path) {
+				if v.Subresource == nil || path == res.Kind.Name || v.Subresource(gvk, path) {
 					storage[gv][path] = s
 				}
 			}
