@@ -126,6 +126,15 @@ test-peers-release: build ## Compare what svc serves at releases 1.36 and 1.28 w
 	@hack/peers.sh kube-apiserver-1.28
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 10m ./test/peers/release $(ARGS)
 
+.PHONY: test-peers-skew
+test-peers-skew: build ## Try kubectl of old releases, which it builds, and of the newest one with svc at several releases, as the table in docs/releases.md says.
+	@hack/peers.sh kubectl-1.20 kubectl-1.28
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 30m ./test/peers/skew $(ARGS)
+
+.PHONY: test-releases
+test-releases: build ## Try all 22 releases: what each serves, and an object of each kind.
+	SVC=$(BIN)/svc SVCLET=$(BIN)/svclet SVC_RELEASES=all $(GO) test -count=1 -timeout 30m ./test/spec -ginkgo.focus='each release' $(ARGS)
+
 .PHONY: test-peers-controllers
 test-peers-controllers: build ## Compare what svc's controllers and the real kube-controller-manager, which it builds, do in 595 scenarios (ARGS='-scenarios "^job"').
 	@hack/peers.sh
