@@ -42,14 +42,14 @@ func newEviction(base common, conn connections, p *pods, n *node.Node, measured 
 		TransitionPeriod: c.EvictionPressureTransitionPeriod.Duration, MaxPodGrace: int64(c.EvictionMaxPodGracePeriod),
 		StorageLimits: ptr.Deref(c.LocalStorageCapacityIsolation, true),
 		Conditions:    base.conditions, Changed: n.Changed,
-		Event:    nodeEvents(base, conn),
-		FreeDisk: images.RemoveUnused,
+		Event: conn.events.Node, Measured: base.metrics.EvictionStats,
+		RemoveDead: p.Manager.RemoveDead, RemoveImages: images.RemoveUnused,
 	}
 	if c.KernelMemcgNotification && !cgroup.Unified() {
 		o.Notify = func(signal threshold.Signal, bytes int64, crossed func()) (func(), error) {
 			of := "/"
 			if signal == threshold.AllocatableMemory {
-				of = c.CgroupRoot + "/kubepods"
+				of = podsCgroup(c)
 			}
 			return cgroup.WatchMemory(of, bytes, crossed)
 		}
@@ -61,7 +61,8 @@ func newEviction(base common, conn connections, p *pods, n *node.Node, measured 
 func newCollector(base common, conn connections, images *image.Manager, pulls *records.Records, measured *stats.Provider) *collect.Collector {
 	c := base.Configuration
 	return collect.New(collect.Options{
-		Runtime: conn.runtime, Containers: conn.runtime.CRI(), Clock: base.Clock, Event: nodeEvents(base, conn), Removed: images.Forget,
+		Runtime: conn.runtime, Containers: conn.runtime.CRI(), Clock: base.Clock, Event: conn.events.Node, Removed: images.Forget,
+		Collected:  base.metrics.ImageCollected,
 		FileSystem: measured.ImageFileSystem,
 		Listed: func(ids []string, at time.Time) {
 			if err := pulls.Prune(ids, at); err != nil {
@@ -72,12 +73,6 @@ func newCollector(base common, conn connections, images *image.Manager, pulls *r
 		Keep:       []string{pause.Name, base.PodInfraContainerImage},
 		MinimumAge: c.ImageMinimumGCAge.Duration, MaximumAge: c.ImageMaximumGCAge.Duration,
 	})
-}
-
-// nodeEvents returns what records events about the node.
-func nodeEvents(base common, conn connections) func(kind, reason, message string) {
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: base.name}
-	return func(kind, reason, message string) { conn.events.Any().Event(ref, kind, reason, message) }
 }
 
 // pressure returns which resources run out, for the Node's conditions.

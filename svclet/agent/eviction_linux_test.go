@@ -20,6 +20,8 @@ type measured struct{ summary *statsapi.Summary }
 
 func (m measured) Summary(context.Context, bool) (*statsapi.Summary, error) { return m.summary, nil }
 
+func (m measured) Probe() (*statsapi.Summary, error) { return m.summary, nil }
+
 func TestAPodWhoseVolumeExceedsItsLimitFailsAndNoOther(t *testing.T) {
 	c := newCluster(t)
 	c.start()

@@ -41,6 +41,7 @@ func newServer(ctx context.Context, base common, conn connections, images *image
 		SystemContainers: systemCgroups(base.Config),
 		Started:          base.Clock.Now(), Clock: base.Clock,
 	}, conn.runtime.CRI(), conn.runtime, read)
+	base.metrics.Register(measured.VolumeMetrics())
 	collector := newCollector(base, conn, images, pulls, measured)
 	all := tasks{parts: []func(context.Context){newEviction(base, conn, p, n, measured, collector).Run, collector.Run}}
 	if conn.listeners == nil {
@@ -102,7 +103,7 @@ func registry(collectors ...prometheus.Collector) prometheus.Gatherer {
 
 // systemCgroups returns the cgroups that the summary shows, by kubelet's names.
 func systemCgroups(c Config) map[string]string {
-	all := map[string]string{"pods": c.Configuration.CgroupRoot + "/kubepods"}
+	all := map[string]string{"pods": podsCgroup(c.Configuration)}
 	if cgroup := c.RuntimeCgroups; cgroup != "" {
 		all["runtime"] = cgroup
 	}

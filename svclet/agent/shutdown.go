@@ -15,7 +15,7 @@ func gracefulShutdown(base common, conn connections, p *pods, n *node.Node) task
 		return tasks{}
 	}
 	manager := shutdown.New(shutdown.Options{
-		Groups: groups, Pods: p.Manager, State: base.shutdown, Changed: n.Changed, Event: nodeEvents(base, conn), Clock: base.Clock,
+		Groups: groups, Pods: p.Manager, State: base.shutdown, Changed: n.Changed, Event: conn.events.Node, Clock: base.Clock,
 		Connect: func(ctx context.Context) (shutdown.Machine, error) {
 			return shutdown.ConnectLogind(ctx, shutdown.LogindOptions{})
 		},

@@ -90,7 +90,11 @@ func (r *Recorder) Event(p *corev1.Pod, e pod.Event) {
 		// The UID of a mirror pod's events is the hash of its static pod.
 		about.UID = types.UID(p.Annotations[source.HashAnnotation])
 	}
-	r.any.Event(about, e.Type, e.Reason, e.Message)
+	if e.Annotations == nil {
+		r.any.Event(about, e.Type, e.Reason, e.Message)
+		return
+	}
+	r.any.AnnotatedEventf(about, e.Annotations, e.Type, e.Reason, "%s", e.Message)
 }
 
 // Node records an event about the node.

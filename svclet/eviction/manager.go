@@ -2,6 +2,8 @@ package eviction
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,9 +20,10 @@ import (
 
 // The period in which the node and its pods are measured, how long an evicted pod may
 // take to release its resources before the next one is evicted, and how often that is
-// checked: kubelet's.
+// checked: kubelet's. In between, the node alone is measured each probePeriod.
 const (
 	period         = 10 * time.Second
+	probePeriod    = time.Second
 	cleanupTimeout = 30 * time.Second
 	cleanupPeriod  = time.Second
 )
@@ -35,11 +38,16 @@ type Pods interface {
 	Active() []*corev1.Pod
 	// Evict ends a pod. It does nothing for a pod that has been evicted before.
 	Evict(uid types.UID, e pod.Eviction)
+	// Released reports whether the node has got back everything that a pod used: its
+	// volumes and the layers of its containers, too.
+	Released(uid types.UID) bool
 }
 
 // Stats measure pods.
 type Stats interface {
 	Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error)
+	// Probe measures only the resources of the node that thresholds are of.
+	Probe() (*statsapi.Summary, error)
 }
 
 // Options are what a manager works with.
@@ -60,13 +68,18 @@ type Options struct {
 	// Conditions are set by the manager; Changed is called after a change.
 	Conditions *Conditions
 	Changed    func()
+	// Measured is called when a pod is evicted for a resource of the node, with the age of the
+	// statistics by which it is. It may be nil.
+	Measured func(signal string, age time.Duration)
 	// Event records an event about the node.
 	Event func(kind, reason, message string)
 	// Notify calls crossed each time that the memory that the signal is of crosses a number of
 	// bytes in use, until stop is called (--kernel-memcg-notification). It may be nil.
 	Notify func(signal threshold.Signal, bytes int64, crossed func()) (stop func(), err error)
-	// FreeDisk removes what no pod uses from the node's disks. It may be nil.
-	FreeDisk func(ctx context.Context) error
+	// RemoveDead removes the terminated containers that are not needed, RemoveImages the
+	// unused images. They may be nil.
+	RemoveDead   func()
+	RemoveImages func(ctx context.Context) error
 }
 
 // Manager evicts pods that exceed their limits of local storage, and pods of a node
@@ -75,11 +88,13 @@ type Manager struct {
 	o        Options
 	pressure *Pressure
 	notices  notices
+	// evicted are the active pods that have been evicted: they take a moment to end.
+	evicted map[types.UID]bool
 }
 
 // NewManager returns a manager that does nothing before [Manager.Run].
 func NewManager(o Options) *Manager {
-	return &Manager{o: o, pressure: NewPressure(o.Thresholds, o.TransitionPeriod), notices: newNotices()}
+	return &Manager{o: o, pressure: NewPressure(o.Thresholds, o.TransitionPeriod), notices: newNotices(), evicted: map[types.UID]bool{}}
 }
 
 // Run evicts pods until ctx is done. It measures nothing while there is no threshold
@@ -102,29 +117,53 @@ func (m *Manager) sync(ctx context.Context) (evicted bool) {
 		return false
 	}
 	summary := m.measure(ctx)
-	if summary == nil || m.evictLimited(summary) || len(m.o.Thresholds) == 0 {
+	if summary == nil {
 		return false
 	}
-	starved := m.decide(summary)
+	m.forgetEnded()
+	var starved *Starved
+	if len(m.o.Thresholds) > 0 {
+		starved = m.decide(summary)
+	}
+	if limited := m.evictLimited(summary); len(limited) > 0 {
+		return m.awaitRelease(ctx, limited, immediate)
+	}
 	if starved == nil {
 		return false
 	}
 	logger := klog.FromContext(ctx)
 	logger.Info("Attempting to reclaim resource", "resource", starved.Resource, "signal", starved.Threshold.Signal, "threshold", starved.Quantity.String(), "available", starved.Available.String())
 	m.o.Event(corev1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+string(starved.Resource))
-	if condition(starved.Threshold.Signal) == corev1.NodeDiskPressure && m.o.FreeDisk != nil {
-		if summary, starved = m.freeDisk(ctx); starved == nil {
-			return false // without the end of a pod
+	if condition(starved.Threshold.Signal) == corev1.NodeDiskPressure {
+		if disk := layoutOf(summary).partsOf(starved.Threshold.Signal); disk.images || disk.layers {
+			if summary, starved = m.freeDisk(ctx, disk); starved == nil {
+				return false // without the end of a pod
+			}
 		}
 	}
 	return m.evictOne(ctx, summary, starved)
 }
 
-// freeDisk removes what no pod uses, and returns what has to be reclaimed after that; nil if
-// nothing has, or that is not known. The space of what is removed may be free a moment later.
-func (m *Manager) freeDisk(ctx context.Context) (summary *statsapi.Summary, starved *Starved) {
-	if err := m.o.FreeDisk(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to remove unused images")
+// forgetEnded forgets the evicted pods that are not active any more.
+func (m *Manager) forgetEnded() {
+	active := map[types.UID]bool{}
+	for _, p := range m.o.Pods.Active() {
+		active[p.UID] = true
+	}
+	maps.DeleteFunc(m.evicted, func(uid types.UID, _ bool) bool { return !active[uid] })
+}
+
+// freeDisk removes what no pod uses from a disk, and returns what has to be reclaimed after
+// that; nil if nothing has, or that is not known. The space of what is removed may be free a
+// moment later.
+func (m *Manager) freeDisk(ctx context.Context, disk parts) (summary *statsapi.Summary, starved *Starved) {
+	if disk.layers && m.o.RemoveDead != nil {
+		m.o.RemoveDead()
+	}
+	if disk.images && m.o.RemoveImages != nil {
+		if err := m.o.RemoveImages(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to remove unused images")
+		}
 	}
 	for last := false; ; last = true {
 		if summary = m.measure(ctx); summary == nil {
@@ -163,57 +202,59 @@ func (m *Manager) decide(summary *statsapi.Summary) *Starved {
 }
 
 // evictOne evicts the first pod by rank, waits until its resources are released, and reports
-// whether there was a pod to evict.
+// whether they are. Pods that are ending already are not evicted again.
 func (m *Manager) evictOne(ctx context.Context, summary *statsapi.Summary, starved *Starved) bool {
 	used := Usage{}
 	for i := range summary.Pods {
 		used[summary.Pods[i].PodRef.UID] = &summary.Pods[i]
 	}
-	ranked := Rank(m.o.Pods.Active(), used, starved.Resource)
+	active := slices.DeleteFunc(m.o.Pods.Active(), func(p *corev1.Pod) bool { return m.evicted[p.UID] })
+	ranked := Rank(active, used, starved.Resource, layoutOf(summary).partsOf(starved.Threshold.Signal))
 	if len(ranked) == 0 {
 		klog.FromContext(ctx).Info("No pod can be evicted to reclaim resource", "resource", starved.Resource)
 		return false
 	}
 	p := ranked[0]
-	message := Message(p, used[string(p.UID)], starved)
-	e := pod.Eviction{Reason: Reason, Message: message, Disruption: message, Signal: string(starved.Threshold.Signal), Grace: ptr.To(immediate)}
+	message, annotations := Message(p, used[string(p.UID)], starved)
+	e := pod.Eviction{Reason: Reason, Message: message, Annotations: annotations, Disruption: message, Signal: string(starved.Threshold.Signal), Grace: ptr.To(immediate)}
+	grace := immediate
 	if !starved.Threshold.Hard {
-		e.Grace = nil
+		e.Grace, grace = nil, ptr.Deref(p.Spec.TerminationGracePeriodSeconds, 0)
 		if m.o.MaxPodGrace >= 0 {
-			e.Grace = ptr.To(m.o.MaxPodGrace)
+			e.Grace, grace = ptr.To(m.o.MaxPodGrace), min(grace, m.o.MaxPodGrace)
 		}
 	}
 	klog.FromContext(ctx).Info("Evicting pod", "pod", klog.KObj(p), "resource", starved.Resource)
-	m.o.Pods.Evict(p.UID, e)
-	return m.awaitEnd(ctx, p.UID)
+	if at := summary.Node.Memory; m.o.Measured != nil && at != nil {
+		m.o.Measured(string(starved.Threshold.Signal), m.o.Clock.Since(at.Time.Time))
+	}
+	m.evict(p.UID, e)
+	return m.awaitRelease(ctx, []types.UID{p.UID}, grace)
 }
 
-// awaitEnd waits until a pod is not active any more, and reports whether that is so.
-func (m *Manager) awaitEnd(ctx context.Context, uid types.UID) bool {
-	limit := m.o.Clock.Now().Add(cleanupTimeout)
+func (m *Manager) evict(uid types.UID, e pod.Eviction) {
+	m.evicted[uid] = true
+	m.o.Pods.Evict(uid, e)
+}
+
+// awaitRelease waits until the node has got back what evicted pods used, and reports
+// whether it has. It waits for their grace period, in seconds, and [cleanupTimeout].
+func (m *Manager) awaitRelease(ctx context.Context, uids []types.UID, grace int64) bool {
+	limit := m.o.Clock.Now().Add(pod.Seconds(grace) + cleanupTimeout)
 	for {
-		// At least once, so that the next summary is measured after the end of the pod.
+		// At least once, so that the next summary is measured after the end of the pods.
 		select {
 		case <-ctx.Done():
 			return false
 		case <-m.o.Clock.After(cleanupPeriod):
 		}
-		if !m.isActive(uid) {
+		if uids = slices.DeleteFunc(uids, m.o.Pods.Released); len(uids) == 0 {
 			return true
 		}
 		if m.o.Clock.Now().After(limit) {
 			return false
 		}
 	}
-}
-
-func (m *Manager) isActive(uid types.UID) bool {
-	for _, p := range m.o.Pods.Active() {
-		if p.UID == uid {
-			return true
-		}
-	}
-	return false
 }
 
 // limited returns the pods with storage limits that may be evicted: critical pods
@@ -231,21 +272,19 @@ func (m *Manager) limited() map[types.UID]*corev1.Pod {
 	return limited
 }
 
-// evictLimited evicts the pods that exceed their storage limits, and reports whether
-// there are any.
-func (m *Manager) evictLimited(summary *statsapi.Summary) (evicted bool) {
-	limited := m.limited()
-	node, runtime := summary.Node.Fs, summary.Node.Runtime
-	separateImageFs := node != nil && runtime != nil && runtime.ImageFs != nil && !ptr.Equal(node.CapacityBytes, runtime.ImageFs.CapacityBytes)
+// evictLimited evicts the pods that exceed their storage limits, and returns those that
+// have not been evicted before.
+func (m *Manager) evictLimited(summary *statsapi.Summary) (evicted []types.UID) {
+	limited, separateImageFs := m.limited(), layoutOf(summary) != oneDisk
 	for i := range summary.Pods {
 		used := &summary.Pods[i]
 		p := limited[types.UID(used.PodRef.UID)]
-		if p == nil {
+		if p == nil || m.evicted[p.UID] {
 			continue
 		}
 		if v := ExceededStorage(p, used, separateImageFs); v != nil {
-			m.o.Pods.Evict(p.UID, pod.Eviction{Reason: Reason, Message: v.Message, Signal: v.Signal, Grace: ptr.To(immediate)})
-			evicted = true
+			m.evict(p.UID, pod.Eviction{Reason: Reason, Message: v.Message, Signal: v.Signal, Grace: ptr.To(immediate)})
+			evicted = append(evicted, p.UID)
 		}
 	}
 	return evicted

@@ -2,12 +2,14 @@ package eviction
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -24,13 +26,20 @@ type machine struct {
 	clock     *testclock.FakeClock
 	pods      []*corev1.Pod
 	evictions []pod.Eviction
+	evicted   []types.UID
+	// stuck are pods that do not end, and kept those that end but of which something is left.
+	stuck, kept map[types.UID]bool
 	// memory and disk are available, in GiB.
 	memory, disk uint64
-	images       uint64 // in GiB, which FreeDisk removes
+	// imageDisk is the capacity of another disk for images, in GiB; 0 for none.
+	imageDisk uint64
+	images    uint64 // in GiB, which RemoveImages removes
 	// stale is how many measurements do not show yet that images have been removed.
 	stale   int
 	events  []string
 	changes int
+	// blind is a node whose probes fail.
+	blind bool
 }
 
 func newMachine(pods int) *machine {
@@ -51,8 +60,30 @@ func (m *machine) Active() []*corev1.Pod {
 func (m *machine) Evict(uid types.UID, e pod.Eviction) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.evictions = append(m.evictions, e)
+	m.evictions, m.evicted = append(m.evictions, e), append(m.evicted, uid)
+	if m.stuck[uid] {
+		return
+	}
+	if m.kept[uid] {
+		m.pods = slices.DeleteFunc(m.pods, func(p *corev1.Pod) bool { return p.UID == uid })
+		return
+	}
 	m.pods = slices.DeleteFunc(m.pods, func(p *corev1.Pod) bool { return p.UID == uid })
+	m.memory++
+	m.disk++
+}
+
+func (m *machine) Released(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.kept[uid] && !slices.ContainsFunc(m.pods, func(p *corev1.Pod) bool { return p.UID == uid })
+}
+
+// release ends what is left of a pod.
+func (m *machine) release(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.kept, uid)
 	m.memory++
 	m.disk++
 }
@@ -68,13 +99,23 @@ func (m *machine) Summary(context.Context, bool) (*statsapi.Summary, error) {
 		disk -= 50
 	}
 	s := &statsapi.Summary{Node: statsapi.NodeStats{
-		Memory: &statsapi.MemoryStats{AvailableBytes: ptr.To(m.memory * gib), WorkingSetBytes: ptr.To[uint64](gib), UsageBytes: ptr.To[uint64](2 * gib)},
+		Memory: &statsapi.MemoryStats{Time: metav1.NewTime(m.clock.Now().Add(-3 * time.Second)), AvailableBytes: ptr.To(m.memory * gib), WorkingSetBytes: ptr.To[uint64](gib), UsageBytes: ptr.To[uint64](2 * gib)},
 		Fs:     &statsapi.FsStats{AvailableBytes: ptr.To(disk * gib), CapacityBytes: ptr.To[uint64](100 * gib)},
 	}}
+	if m.imageDisk > 0 {
+		s.Node.Runtime = &statsapi.RuntimeStats{ImageFs: &statsapi.FsStats{AvailableBytes: ptr.To(m.imageDisk * gib), CapacityBytes: ptr.To(m.imageDisk * gib)}}
+	}
 	for _, p := range m.pods {
-		s.Pods = append(s.Pods, statsapi.PodStats{PodRef: statsapi.PodReference{UID: string(p.UID)}, Memory: &statsapi.MemoryStats{WorkingSetBytes: ptr.To[uint64](gib)}})
+		s.Pods = append(s.Pods, statsapi.PodStats{PodRef: statsapi.PodReference{UID: string(p.UID)}, VolumeStats: []statsapi.VolumeStats{{Name: "v", FsStats: statsapi.FsStats{UsedBytes: ptr.To[uint64](gib)}}}, Memory: &statsapi.MemoryStats{WorkingSetBytes: ptr.To[uint64](gib)}})
 	}
 	return s, nil
+}
+
+func (m *machine) Probe() (*statsapi.Summary, error) {
+	if m.blind {
+		return nil, errors.New("not measured")
+	}
+	return m.Summary(context.Background(), false)
 }
 
 func (m *machine) freeDisk(context.Context) error {
@@ -85,22 +126,26 @@ func (m *machine) freeDisk(context.Context) error {
 }
 
 // start runs a manager with these thresholds, and returns what does a period.
-func (m *machine) start(t *testing.T, s threshold.Settings, conditions *Conditions) (pass func(until func() bool)) {
+func (m *machine) start(t *testing.T, s threshold.Settings, conditions *Conditions, change ...func(*Options)) (pass func(until func() bool)) {
 	t.Helper()
 	thresholds, err := threshold.Parse(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	manager := NewManager(Options{
+	o := Options{
 		Pods: m, Stats: m, Clock: m.clock, Thresholds: thresholds, TransitionPeriod: time.Minute, MaxPodGrace: 30,
-		Conditions: conditions, FreeDisk: m.freeDisk,
+		Conditions: conditions, RemoveImages: m.freeDisk,
 		Changed: func() { m.mu.Lock(); m.changes++; m.mu.Unlock() },
 		Event: func(kind, reason, message string) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.events = append(m.events, kind+" "+reason+" "+message)
 		},
-	})
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	manager := NewManager(o)
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() { manager.Run(ctx) })
@@ -145,6 +190,23 @@ func TestPodsAreEvictedOneAtATimeUntilThePressureEnds(t *testing.T) {
 	}
 }
 
+func TestTheAgeOfTheStatisticsIsToldWhenAPodIsEvicted(t *testing.T) {
+	m := newMachine(1)
+	m.memory = 1
+	told := make(chan time.Duration, 1)
+	pass := m.start(t, threshold.Settings{Hard: map[string]string{"memory.available": "2Gi"}}, &Conditions{}, func(o *Options) {
+		o.Measured = func(signal string, age time.Duration) {
+			if signal == "memory.available" {
+				told <- age
+			}
+		}
+	})
+	pass(func() bool { return m.left() == 0 })
+	if age := <-told; age < 3*time.Second {
+		t.Errorf("the age of the statistics is %s", age)
+	}
+}
+
 func TestASoftThresholdEvictsWithItsGracePeriod(t *testing.T) {
 	m := newMachine(1)
 	m.memory = 1
@@ -164,5 +226,54 @@ func TestUnusedImagesAreRemovedBeforeAPodIsEvicted(t *testing.T) {
 	pass(func() bool { return len(conditions.Get()) == 0 })
 	if m.left() != 1 || m.images != 0 {
 		t.Errorf("%d pods are left, and %d GiB of images", m.left(), m.images)
+	}
+}
+
+func TestTheNextPodIsEvictedOnceNothingIsLeftOfTheOneBefore(t *testing.T) {
+	m := newMachine(3)
+	m.memory, m.kept = 1, map[types.UID]bool{"a": true}
+	pass := m.start(t, threshold.Settings{Hard: map[string]string{"memory.available": "2Gi"}}, &Conditions{})
+	pass(func() bool { return m.left() == 2 })
+	evicted := m.clock.Now()
+	pass(func() bool { return m.clock.Since(evicted) > 20*time.Second })
+	if m.left() != 2 {
+		t.Fatalf("%d pods are left while the volumes of an evicted one are unmounted", m.left())
+	}
+	m.release("a")
+	pass(func() bool { return m.clock.Since(evicted) > 2*time.Minute })
+	if m.left() != 2 {
+		t.Errorf("%d pods are left after enough has been reclaimed", m.left())
+	}
+}
+
+func TestAPodThatDoesNotEndDoesNotKeepOthers(t *testing.T) {
+	m := newMachine(2)
+	m.memory, m.stuck = 1, map[types.UID]bool{"a": true}
+	pass := m.start(t, threshold.Settings{Hard: map[string]string{"memory.available": "2Gi"}}, &Conditions{})
+	began := m.clock.Now()
+	pass(func() bool { return m.left() == 1 })
+	if waited := m.clock.Since(began); waited < cleanupTimeout || !slices.Equal(m.evicted, []types.UID{"a", "b"}) {
+		t.Errorf("evicts %v within %s", m.evicted, waited)
+	}
+}
+
+func TestPodsOverTheirLimitDoNotKeepTheNodeFromSayingThatItHasPressure(t *testing.T) {
+	m, conditions := newMachine(2), &Conditions{}
+	m.disk, m.stuck = 1, map[types.UID]bool{"a": true}
+	m.pods[0].Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: ptr.To(resource.MustParse("1Ki"))}}}}
+	pass := m.start(t, threshold.Settings{Hard: map[string]string{"nodefs.available": "2%"}}, conditions, func(o *Options) { o.StorageLimits = true })
+	pass(func() bool { return conditions.Has(corev1.NodeDiskPressure) && m.left() == 1 })
+	if !slices.Equal(m.evicted, []types.UID{"a", "b"}) || m.evictions[0].Signal != "emptydirfs.limit" || m.evictions[1].Signal != "nodefs.available" {
+		t.Errorf("evicts %v: %+v", m.evicted, m.evictions)
+	}
+}
+
+func TestUnusedImagesStayIfTheyAreOnAnotherDisk(t *testing.T) {
+	m, dead := newMachine(1), 0
+	m.disk, m.images, m.imageDisk = 1, 50, 7
+	pass := m.start(t, threshold.Settings{Hard: map[string]string{"nodefs.available": "2%"}}, &Conditions{}, func(o *Options) { o.RemoveDead = func() { dead++ } })
+	pass(func() bool { return m.left() == 0 })
+	if m.images != 50 || dead != 0 {
+		t.Errorf("%d GiB of images are left, and dead containers are removed %d times", m.images, dead)
 	}
 }

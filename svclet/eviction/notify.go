@@ -32,25 +32,41 @@ func (n notices) stop() {
 	}
 }
 
-// wait waits until the node is to be measured: for a period, or until a notification, but
-// never less than [cleanupPeriod]. It reports whether it waited to the end: false when ctx is done.
+// wait waits until the node is to be measured: for a period, or until a threshold is met
+// according to the kernel or to a probe, but never less than [probePeriod]. It reports
+// whether it waited to the end: false when ctx is done.
 func (m *Manager) wait(ctx context.Context) bool {
 	next := m.o.Clock.NewTimer(period)
 	defer next.Stop()
-	if m.o.Notify != nil {
+	var crossed <-chan struct{} // none in the first second
+	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-m.o.Clock.After(cleanupPeriod):
+		case <-next.C():
+			return true
+		case <-crossed:
+			return true
+		case <-m.o.Clock.After(probePeriod):
 		}
+		if m.probe(ctx) {
+			return true
+		}
+		crossed = m.notices.crossed
 	}
-	select {
-	case <-ctx.Done():
+}
+
+// probe measures the node's own resources, and reports whether a threshold is newly met.
+func (m *Manager) probe(ctx context.Context) bool {
+	if len(m.o.Thresholds) == 0 {
 		return false
-	case <-next.C():
-	case <-m.notices.crossed:
 	}
-	return true
+	summary, err := m.o.Stats.Probe()
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Failed to probe the resources of the node, they are measured periodically", "err", err, "period", period)
+		return false
+	}
+	return m.pressure.crosses(Observe(summary))
 }
 
 // watch asks for a notification when a threshold of memory is met. The usage at which that

@@ -62,3 +62,36 @@ func TestANotificationOfTheKernelMeasuresAtOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestAThresholdThatIsMetBetweenTwoMeasurementsIsActedOnWithinASecond(t *testing.T) {
+	for _, blind := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMachine(1)
+			m.blind = blind
+			thresholds, err := threshold.Parse(threshold.Settings{Hard: map[string]string{"memory.available": "2Gi"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			manager := NewManager(Options{
+				Pods: m, Stats: m, Clock: clock.RealClock{}, Thresholds: thresholds, TransitionPeriod: time.Minute,
+				Conditions: &Conditions{}, Changed: func() {}, Event: func(string, string, string) {},
+			})
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { manager.Run(ctx) })
+			time.Sleep(period + 5*time.Second/2)
+			m.mu.Lock()
+			m.memory = 1
+			m.mu.Unlock()
+			for _, after := range []time.Duration{probePeriod, period} {
+				time.Sleep(after)
+				synctest.Wait()
+				if evicted := m.left() == 0; evicted != (!blind || after == period) {
+					t.Errorf("probes fail: %t; after another %s the pod is evicted: %t", blind, after, evicted)
+				}
+			}
+			stop()
+			running.Wait()
+		})
+	}
+}

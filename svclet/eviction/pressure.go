@@ -83,6 +83,18 @@ func (p *Pressure) Step(now time.Time, observed Signals) Decision {
 	return d
 }
 
+// crosses reports whether a threshold is met that was not at the last step.
+func (p *Pressure) crosses(observed Signals) bool {
+	for i, t := range p.thresholds {
+		o, found := observed[t.Signal]
+		least := t.Value.Of(o.Capacity)
+		if _, was := p.since[i]; found && !was && o.Available < least.Value() {
+			return true
+		}
+	}
+	return false
+}
+
 // condition returns the node's condition of a signal.
 func condition(s threshold.Signal) corev1.NodeConditionType {
 	switch s {

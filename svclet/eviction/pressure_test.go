@@ -27,6 +27,7 @@ type script struct {
 	starved  *Starved
 	pods     []*corev1.Pod
 	used     Usage
+	layout   layout
 }
 
 func TestScripts(t *testing.T) {
@@ -38,6 +39,8 @@ func TestScripts(t *testing.T) {
 				return s.thresholds(c.Args)
 			case "observe":
 				return s.observe(c.Args)
+			case "disks": // one, image or split
+				s.layout = map[string]layout{"image": imageDisk, "split": splitDisk}[c.Args[0]]
 			case "pod":
 				s.pod(c.Args)
 			case "rank":
@@ -124,8 +127,8 @@ func quantities(args []string) corev1.ResourceList {
 	return list
 }
 
-// pod adds a pod: NAME [priority=N] [request.RESOURCE=Q] [memory=Q] [disk=Q] [inodes=N]
-// [pids=N] [critical].
+// pod adds a pod: NAME [priority=N] [request.RESOURCE=Q] [memory=Q] [disk=Q [layers=Q]] [inodes=N]
+// [pids=N] [critical] [static].
 func (s *script) pod(args []string) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: args[0], UID: types.UID(args[0])}}
 	requests := corev1.ResourceList{}
@@ -142,6 +145,8 @@ func (s *script) pod(args []string) {
 		switch {
 		case name == "critical":
 			p.Spec.Priority = ptr.To[int32](2_000_000_000)
+		case name == "static":
+			p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 		case name == "priority":
 			n, _ := strconv.Atoi(text)
 			p.Spec.Priority = ptr.To(int32(n))
@@ -157,6 +162,8 @@ func (s *script) pod(args []string) {
 			case "disk":
 				stats().EphemeralStorage.UsedBytes = amount
 				stats().Containers[0].Rootfs, stats().Containers[0].Logs = &statsapi.FsStats{UsedBytes: amount}, &statsapi.FsStats{UsedBytes: new(uint64)}
+			case "layers": // a part of disk
+				stats().Containers[0].Rootfs = &statsapi.FsStats{UsedBytes: amount}
 			case "inodes":
 				stats().EphemeralStorage.InodesUsed = amount
 			case "pids":
@@ -173,9 +180,15 @@ func (s *script) pod(args []string) {
 // rank ranks the pods for the resource of the last step.
 func (s *script) rank() string {
 	var names []string
-	ranked := Rank(s.pods, s.used, s.starved.Resource)
+	disk := s.layout.partsOf(s.starved.Threshold.Signal)
+	ranked := Rank(s.pods, s.used, s.starved.Resource, disk)
 	for _, p := range ranked {
 		names = append(names, p.Name)
 	}
-	return strings.Join(names, " ") + "\n" + Message(ranked[0], s.used[ranked[0].Name], s.starved)
+	message, annotations := Message(ranked[0], s.used[ranked[0].Name], s.starved)
+	lines := []string{strings.Join(names, " "), message, fmt.Sprintf("offending %q using %q", annotations["offending_containers"], annotations["offending_containers_usage"])}
+	if condition(s.starved.Threshold.Signal) == corev1.NodeDiskPressure {
+		lines = append(lines, fmt.Sprintf("removes before: dead containers %t, images %t", disk.layers, disk.images))
+	}
+	return strings.Join(lines, "\n")
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -20,12 +21,12 @@ type Usage map[string]*statsapi.PodStats
 // Rank returns the pods that may be evicted to reclaim a resource, the first to be
 // evicted first: those without statistics, those that use more than they request, those
 // with a lower priority, and those that exceed their requests the most. Critical pods
-// are not evicted.
-func Rank(pods []*corev1.Pod, used Usage, starved corev1.ResourceName) []*corev1.Pod {
+// are not evicted. Of a disk, only what pods have on it counts.
+func Rank(pods []*corev1.Pod, used Usage, starved corev1.ResourceName, disk parts) []*corev1.Pod {
 	pods = slices.DeleteFunc(slices.Clone(pods), admit.Critical)
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
-		excessA, knownA := excess(a, used[string(a.UID)], starved)
-		excessB, knownB := excess(b, used[string(b.UID)], starved)
+		excessA, knownA := excess(a, used[string(a.UID)], starved, disk)
+		excessB, knownB := excess(b, used[string(b.UID)], starved, disk)
 		if !knownA || !knownB {
 			return first(!knownA, !knownB)
 		}
@@ -53,39 +54,50 @@ func first(a, b bool) int {
 
 // excess returns by how much a pod's usage exceeds its request. Inodes and processes
 // cannot be requested.
-func excess(pod *corev1.Pod, used *statsapi.PodStats, starved corev1.ResourceName) (by int64, known bool) {
+func excess(pod *corev1.Pod, used *statsapi.PodStats, starved corev1.ResourceName, disk parts) (by int64, known bool) {
 	if used == nil {
 		return 0, false
 	}
-	amount, known := usage(used, starved)
+	amount, known := usage(used, starved, disk)
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	requested := requests[starved]
 	return amount - requested.Value(), known
 }
 
 // usage returns what a pod uses of a resource.
-func usage(used *statsapi.PodStats, starved corev1.ResourceName) (amount int64, known bool) {
+func usage(used *statsapi.PodStats, starved corev1.ResourceName, disk parts) (amount int64, known bool) {
 	var measured *uint64
 	switch {
 	case starved == corev1.ResourceMemory && used.Memory != nil:
 		measured = used.Memory.WorkingSetBytes
-	case starved == corev1.ResourceEphemeralStorage && used.EphemeralStorage != nil:
-		measured = used.EphemeralStorage.UsedBytes
-	case starved == resourceInodes && used.EphemeralStorage != nil:
-		measured = used.EphemeralStorage.InodesUsed
+	case starved == corev1.ResourceEphemeralStorage:
+		sum, known := disk.usage(used, bytesUsed)
+		return int64(sum), known //nolint:gosec // no disk overflows int64
+	case starved == resourceInodes:
+		sum, known := disk.usage(used, inodesUsed)
+		return int64(sum), known //nolint:gosec // see above
 	case starved == resourcePIDs && used.ProcessStats != nil:
 		measured = used.ProcessStats.ProcessCount
 	}
 	return int64(ptr.Deref(measured, 0)), measured != nil //nolint:gosec // no machine overflows int64
 }
 
+// The annotations of the event about an eviction: kubelet's.
+const (
+	offendersAnnotation      = "offending_containers"
+	offendersUsageAnnotation = "offending_containers_usage"
+	starvedAnnotation        = "starved_resource"
+)
+
 // Message returns the message in the status and in the event of a pod that is evicted
-// for a resource, with the containers that use more than they request.
-func Message(pod *corev1.Pod, used *statsapi.PodStats, s *Starved) string {
-	message := fmt.Sprintf("The node was low on resource: %s. Threshold quantity: %s, available: %s. ", s.Resource, s.Quantity.String(), s.Available.String())
+// for a resource, with the containers that use more than they request, and the annotations
+// of the event.
+func Message(pod *corev1.Pod, used *statsapi.PodStats, s *Starved) (message string, annotations map[string]string) {
+	message = fmt.Sprintf("The node was low on resource: %s. Threshold quantity: %s, available: %s. ", s.Resource, s.Quantity.String(), s.Available.String())
 	if used == nil {
-		return message
+		return message, nil
 	}
+	var offenders, amounts []string
 	containers := slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers)
 	for i := range used.Containers {
 		stats := &used.Containers[i]
@@ -96,9 +108,12 @@ func Message(pod *corev1.Pod, used *statsapi.PodStats, s *Starved) string {
 		}
 		if request := containers[at].Resources.Requests[s.Resource]; amount.Cmp(request) > 0 {
 			message += fmt.Sprintf("Container %s was using %s, request is %s, has larger consumption of %s. ", stats.Name, amount.String(), request.String(), s.Resource)
+			offenders, amounts = append(offenders, stats.Name), append(amounts, amount.String())
 		}
 	}
-	return message
+	return message, map[string]string{
+		offendersAnnotation: strings.Join(offenders, ","), offendersUsageAnnotation: strings.Join(amounts, ","), starvedAnnotation: string(s.Resource),
+	}
 }
 
 // containerUsage returns what a container uses of a resource, nil if it was not

@@ -33,4 +33,6 @@ type Event struct {
 	Type, Reason, Message string
 	// Container is the name of the container in the spec, if the event is about one.
 	Container string
+	// Annotations are those of the event's object.
+	Annotations map[string]string
 }

@@ -26,14 +26,24 @@ func (m *Manager) limitDeadContainers(ctx context.Context) {
 			return
 		case <-m.o.Clock.After(deadPeriod):
 		}
-		observed := map[types.UID][]pod.Container{}
-		for _, w := range m.all() {
-			observed[w.Pod().UID] = w.Observed().Containers
-		}
-		for uid, ids := range superfluous(observed, m.o.MaxDeadContainers, m.o.Clock.Now().Add(-m.o.Machine.DeadContainerTTL)) {
-			if w := m.get(uid); w != nil {
-				w.Expend(ids)
-			}
+		m.removeDead(m.o.MaxDeadContainers, m.o.Clock.Now().Add(-m.o.Machine.DeadContainerTTL))
+	}
+}
+
+// RemoveDead removes all terminated containers that have been replaced, whatever their age,
+// because the disk fills up.
+func (m *Manager) RemoveDead() { m.removeDead(0, m.o.Clock.Now()) }
+
+// removeDead removes the oldest terminated containers, created before a time, of which the
+// node has more than limit.
+func (m *Manager) removeDead(limit int, before time.Time) {
+	observed := map[types.UID][]pod.Container{}
+	for _, w := range m.all() {
+		observed[w.Pod().UID] = w.Observed().Containers
+	}
+	for uid, ids := range superfluous(observed, limit, before) {
+		if w := m.get(uid); w != nil {
+			w.Expend(ids)
 		}
 	}
 }

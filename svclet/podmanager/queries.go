@@ -63,6 +63,13 @@ func (t *Table) Evict(uid types.UID, e pod.Eviction) {
 	}
 }
 
+// Released reports whether the node has got back everything that a pod used. It
+// implements eviction.Pods.
+func (t *Table) Released(uid types.UID) bool {
+	w := t.get(uid)
+	return w == nil || w.IsReleased()
+}
+
 // Terminate ends a pod, because the node shuts down. It implements shutdown.Pods.
 func (t *Table) Terminate(uid types.UID, e pod.Eviction) {
 	if w := t.get(uid); w != nil {

@@ -108,7 +108,7 @@ func (w *Worker) Evict(e pod.Eviction) {
 	if evicted {
 		return
 	}
-	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: e.Reason, Message: e.Message})
+	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: e.Reason, Message: e.Message, Annotations: e.Annotations})
 	w.o.Metrics.PodEvicted(e.Signal)
 	w.enqueue(func(m *pod.Machine) { m.Kill(e.Reason, e.Message, e.Disruption, e.Grace) })
 }

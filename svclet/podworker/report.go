@@ -49,7 +49,7 @@ func (w *Worker) record(p *corev1.Pod, event pod.Event) {
 func (w *Worker) setStatus(out pod.Output) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.status = out.Status
+	w.status, w.released = out.Status, out.Released
 	if out.Ended && !w.HasEnded() {
 		close(w.ended)
 	}

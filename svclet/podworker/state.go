@@ -54,6 +54,13 @@ func (w *Worker) IsActive() bool {
 	return w.start.Rejection == nil && !w.start.Orphaned && !w.HasEnded()
 }
 
+// IsReleased reports whether the node has got back everything that the pod used.
+func (w *Worker) IsReleased() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.released
+}
+
 // Ended returns a channel that is closed when no container of the pod runs any more
 // and none will.
 func (w *Worker) Ended() <-chan struct{} { return w.ended }

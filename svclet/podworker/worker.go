@@ -37,8 +37,10 @@ type Worker struct {
 	// stopped means that the worker does nothing more: its pod has been released.
 	stopped bool
 	// removed means that no source has the pod any more.
-	removed    bool
-	evicted    bool
+	removed bool
+	evicted bool
+	// released means that the node has got back everything that the pod used.
+	released   bool
 	pod        *corev1.Pod
 	observed   pod.Observed
 	status     corev1.PodStatus

@@ -300,6 +300,25 @@ func TestAPodIsEvictedOnce(t *testing.T) {
 	r.Expect(r.evictions).To(gomega.Equal([]string{"emptydirfs.limit"}))
 }
 
+func TestAnEvictedPodIsReleasedOnceItsResourcesAre(t *testing.T) {
+	r, gate := newFixture(t), make(chan struct{})
+	r.perform = func(_ context.Context, op pod.Operation) pod.Result {
+		if op.Kind == pod.TearDown {
+			<-gate
+		}
+		return pod.Result{}
+	}
+	annotations := map[string]string{"starved_resource": "memory"}
+	r.worker.Start()
+	r.worker.Evict(pod.Eviction{Reason: "Evicted", Annotations: annotations, Grace: new(int64)})
+	<-r.worker.Ended()
+	r.Expect(r.worker.IsReleased()).To(gomega.BeFalse())
+	close(gate)
+	r.Eventually(r.worker.IsReleased).Should(gomega.BeTrue())
+	r.goroutines.Wait()
+	r.Expect(r.events).To(gomega.ContainElement(gomega.HaveField("Annotations", annotations)))
+}
+
 func TestVolumesAreRefreshedIfLabelsOrAnnotationsChange(t *testing.T) {
 	r := newFixture(t)
 	r.perform = failSetUp

@@ -68,9 +68,6 @@ func (r *Records) unused() []*record {
 	return all
 }
 
-// All returns all images that may be removed, the one that was used longest ago first.
-func (r *Records) All() []Image { return images(r.unused()) }
-
 // Free returns images whose removal frees an amount in bytes, or as much as possible.
 // Images that are younger than the minimum age are kept.
 func (r *Records) Free(now time.Time, amount int64, minimumAge time.Duration) []Image {

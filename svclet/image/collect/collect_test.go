@@ -160,7 +160,10 @@ func TestImagesThatAreUnusedForTheMaximumAgeAreRemoved(t *testing.T) {
 	h := newHost("a", "b")
 	h.used = []string{"a"}
 	clock := testclock.NewFakeClock(time.Unix(1_800_000_000, 0))
-	c := h.collector(clock, func(o *Options) { o.MaximumAge = time.Hour })
+	var reasons []string
+	c := h.collector(clock, func(o *Options) {
+		o.MaximumAge, o.Collected = time.Hour, func(reason string) { reasons = append(reasons, reason) }
+	})
 	collect := func(want string) {
 		t.Helper()
 		if err := c.collect(t.Context()); err != nil {
@@ -176,6 +179,9 @@ func TestImagesThatAreUnusedForTheMaximumAgeAreRemoved(t *testing.T) {
 	collect("ab")
 	clock.Step(time.Second)
 	collect("b") // it was there before the agent, for an unknown time
+	if !slices.Equal(reasons, []string{"age"}) {
+		t.Errorf("images are removed for %v", reasons)
+	}
 }
 
 func TestUnderDiskPressureAllUnusedImagesAreRemoved(t *testing.T) {
@@ -186,5 +192,27 @@ func TestUnderDiskPressureAllUnusedImagesAreRemoved(t *testing.T) {
 	}
 	if h.left() != "b" {
 		t.Errorf("%s are left", h.left())
+	}
+}
+
+func TestUnderDiskPressureNewImagesAreKeptForTheMinimumAge(t *testing.T) {
+	h := newHost("a")
+	clock := testclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	c := h.collector(clock, func(o *Options) { o.MinimumAge = time.Hour })
+	if err := c.collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(time.Minute)
+	h.images = newHost("a", "b").images
+	for _, want := range []string{"b", "b", ""} { // a was there before the agent
+		if err := c.RemoveUnused(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if h.left() != want {
+			t.Errorf("%q are left, want %q", h.left(), want)
+		}
+		if h.left() == "b" {
+			clock.Step(40 * time.Minute)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -46,6 +47,9 @@ type Options struct {
 	Event func(kind, reason, message string)
 	// Removed is called after images were removed.
 	Removed func()
+	// Collected is called after an image was removed, with the reason: "age" or "space". It
+	// may be nil.
+	Collected func(reason string)
 	// Listed is called with the images' IDs before each collection, and when they were
 	// listed; nil does nothing.
 	Listed func(ids []string, at time.Time)
@@ -78,14 +82,15 @@ func (c *Collector) Run(ctx context.Context) {
 	}
 }
 
-// RemoveUnused removes all images that no container uses, whatever their age.
+// RemoveUnused removes all images that no container uses, but for those that are younger
+// than the minimum age.
 func (c *Collector) RemoveUnused(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.update(ctx); err != nil {
 		return err
 	}
-	_, err := c.remove(ctx, c.records.All())
+	_, err := c.remove(ctx, forSpace, c.records.Free(c.o.Clock.Now(), math.MaxInt64, c.o.MinimumAge))
 	return err
 }
 
@@ -98,7 +103,7 @@ func (c *Collector) collect(ctx context.Context) error {
 	}
 	var errs []error
 	if c.o.MaximumAge > 0 {
-		_, err := c.remove(ctx, c.records.Older(c.o.Clock.Now(), c.o.MaximumAge))
+		_, err := c.remove(ctx, forAge, c.records.Older(c.o.Clock.Now(), c.o.MaximumAge))
 		errs = append(errs, err)
 	}
 	if c.o.High >= 100 {
@@ -118,7 +123,7 @@ func (c *Collector) collect(ctx context.Context) error {
 	}
 	klog.FromContext(ctx).Info("Disk usage on image filesystem is over the high threshold, trying to free bytes down to the low threshold",
 		"highThreshold", c.o.High, "amountToFree", excess, "lowThreshold", c.o.Low)
-	freed, err := c.remove(ctx, c.records.Free(c.o.Clock.Now(), excess, c.o.MinimumAge))
+	freed, err := c.remove(ctx, forSpace, c.records.Free(c.o.Clock.Now(), excess, c.o.MinimumAge))
 	if errs = append(errs, err); freed < excess {
 		message := fmt.Sprintf("Failed to garbage collect required amount of images. Attempted to free %d bytes, but only found %d bytes eligible to free.", excess, freed)
 		c.o.Event(corev1.EventTypeWarning, "FreeDiskSpaceFailed", message)
@@ -164,8 +169,14 @@ func (c *Collector) update(ctx context.Context) error {
 	return nil
 }
 
+// The reasons for which images are removed: kubelet's.
+const (
+	forAge   = "age"
+	forSpace = "space"
+)
+
 // remove removes images, and returns their size. It continues after errors.
-func (c *Collector) remove(ctx context.Context, images []Image) (freed int64, err error) {
+func (c *Collector) remove(ctx context.Context, reason string, images []Image) (freed int64, err error) {
 	var errs []error
 	for _, image := range images {
 		klog.FromContext(ctx).Info("Removing image to free bytes", "imageID", image.ID, "size", image.Size)
@@ -174,6 +185,9 @@ func (c *Collector) remove(ctx context.Context, images []Image) (freed int64, er
 			continue
 		}
 		freed += image.Size
+		if c.o.Collected != nil {
+			c.o.Collected(reason)
+		}
 	}
 	if freed > 0 && c.o.Removed != nil {
 		c.o.Removed()

@@ -28,7 +28,8 @@ type Metrics struct {
 	startedPodErrors                           *prometheus.CounterVec
 	startedContainers, startedContainersErrors *prometheus.CounterVec
 	admissionRejections                        *prometheus.CounterVec
-	evictions                                  *prometheus.CounterVec
+	evictions, imagesCollected                 *prometheus.CounterVec
+	evictionStatsAge                           *prometheus.HistogramVec
 
 	requests        *prometheus.CounterVec
 	requestDuration *prometheus.HistogramVec
@@ -66,6 +67,8 @@ func New(nodeName string, c clock.PassiveClock) *Metrics {
 		startedContainers:       counters("started_containers_total", "Cumulative number of containers started", "container_type"),
 		startedContainersErrors: counters("started_containers_errors_total", "Cumulative number of errors when starting containers", "container_type", "code"),
 		evictions:               counters("evictions", "Cumulative number of pod evictions by eviction signal", "eviction_signal"),
+		imagesCollected:         counters("image_garbage_collected_total", "Total number of images garbage collected by the kubelet, whether through disk usage or image age.", "reason"),
+		evictionStatsAge:        histograms("eviction_stats_age_seconds", "Time between when stats are collected, and when pod is evicted based on those stats by eviction signal", prometheus.DefBuckets, "eviction_signal"),
 		admissionRejections:     counters("admission_rejections_total", "Cumulative number pod admission rejections by the Kubelet.", "reason"),
 
 		requests:        counters("http_requests_total", "Number of the http requests received since the server started", requestLabels...),
@@ -80,7 +83,7 @@ func New(nodeName string, c clock.PassiveClock) *Metrics {
 	m.Register(
 		m.operations, m.operationErrors, m.operationDuration, m.sandboxDuration, m.sandboxErrors,
 		m.podStart, m.podStartSLI, m.podStartTotal, m.workerStart, m.statusSync, m.containersPerPod,
-		m.startedPods, m.startedPodErrors, m.startedContainers, m.startedContainersErrors, m.admissionRejections, m.evictions,
+		m.startedPods, m.startedPodErrors, m.startedContainers, m.startedContainersErrors, m.admissionRejections, m.evictions, m.imagesCollected, m.evictionStatsAge,
 		m.requests, m.requestDuration, m.inflight, m.client.requests, m.client.duration, node, buildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -144,6 +147,14 @@ func (m *Metrics) PodRunning(known, existed, pulling time.Duration) {
 	m.podStartTotal.Observe(existed.Seconds())
 	m.podStartSLI.Observe(max(existed-pulling, 0).Seconds())
 }
+
+// EvictionStats records how old the statistics are by which a pod is evicted.
+func (m *Metrics) EvictionStats(signal string, age time.Duration) {
+	m.evictionStatsAge.WithLabelValues(signal).Observe(age.Seconds())
+}
+
+// ImageCollected records the removal of an unused image, by its reason: "age" or "space".
+func (m *Metrics) ImageCollected(reason string) { m.imagesCollected.WithLabelValues(reason).Inc() }
 
 // PodEvicted records an eviction by its signal.
 func (m *Metrics) PodEvicted(signal string) { m.evictions.WithLabelValues(signal).Inc() }

@@ -49,6 +49,36 @@ func (p *Provider) node(ctx context.Context, only bool) (*statsapi.NodeStats, er
 	return n, nil
 }
 
+// Probe measures only what thresholds of eviction are of, in a fraction of a millisecond:
+// memory, disks and processes of the node.
+func (p *Provider) Probe() (*statsapi.Summary, error) {
+	now := p.o.Clock.Now()
+	u, err := p.machine.cgroup("/")
+	if err != nil {
+		return nil, err
+	}
+	s := &statsapi.Summary{Node: statsapi.NodeStats{Memory: memory(u, now)}}
+	if pods, err := p.machine.cgroup(p.o.SystemContainers[statsapi.SystemContainerPods]); err == nil { // otherwise it has been left out
+		s.Node.SystemContainers = []statsapi.ContainerStats{{Name: statsapi.SystemContainerPods, Memory: memory(pods, now)}}
+	}
+	if s.Node.Fs, err = fileSystem(p.o.RootDirectory, now); err != nil {
+		return nil, err
+	}
+	if s.Node.Rlimit, err = p.machine.processes(now); err != nil {
+		return nil, err
+	}
+	disks := p.disks.Load()
+	if disks == nil {
+		return s, nil
+	}
+	s.Node.Runtime = &statsapi.RuntimeStats{}
+	if s.Node.Runtime.ImageFs, err = fileSystem(disks[0], now); err != nil {
+		return nil, err
+	}
+	s.Node.Runtime.ContainerFs, err = fileSystem(disks[1], now)
+	return s, err
+}
+
 // systemContainers measures the cgroups besides those of pods. A cgroup that does
 // not exist is left out.
 func (p *Provider) systemContainers(ctx context.Context, now time.Time) []statsapi.ContainerStats {
@@ -123,8 +153,14 @@ func (p *Provider) imageFileSystem(ctx context.Context) (*statsapi.RuntimeStats,
 	}
 	images := p.runtimeFileSystem(ctx, info.ImageFilesystems[0])
 	containers := images
+	disks := [2]string{info.ImageFilesystems[0].GetFsId().GetMountpoint()}
+	disks[1] = disks[0]
 	if len(info.ContainerFilesystems) > 0 && info.ContainerFilesystems[0].GetFsId().GetMountpoint() != info.ImageFilesystems[0].GetFsId().GetMountpoint() {
 		containers = p.runtimeFileSystem(ctx, info.ContainerFilesystems[0])
+		disks[1] = info.ContainerFilesystems[0].GetFsId().GetMountpoint()
+	}
+	if images.CapacityBytes != nil && containers.CapacityBytes != nil { // otherwise they are another machine's
+		p.disks.Store(&disks)
 	}
 	return &statsapi.RuntimeStats{ImageFs: images, ContainerFs: containers}, nil
 }

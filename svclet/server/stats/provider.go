@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -66,6 +67,8 @@ type Provider struct {
 	images  Images
 	volumes Volumes
 	machine machine
+	// disks are the mount points of the runtime's images and containers, once they are known on this machine.
+	disks atomic.Pointer[[2]string]
 
 	mu      sync.Mutex // held during a measurement
 	rates   rates

@@ -183,7 +183,7 @@ func provider(t *testing.T, f *fake, unified bool) *stats.Provider {
 		if uid != "web-uid" {
 			return nil, errors.New("no such pod")
 		}
-		return []statsapi.VolumeStats{{Name: "memory", FsStats: statsapi.FsStats{UsedBytes: ptr.To[uint64](1 << 40), CapacityBytes: ptr.To[uint64](1)}}}, nil
+		return []statsapi.VolumeStats{{Name: "data", PVCRef: &statsapi.PVCReference{Namespace: "default", Name: "claim"}, FsStats: statsapi.FsStats{CapacityBytes: ptr.To[uint64](100), UsedBytes: ptr.To[uint64](40)}}, {Name: "memory", FsStats: statsapi.FsStats{UsedBytes: ptr.To[uint64](1 << 40), CapacityBytes: ptr.To[uint64](1)}}}, nil
 	})
 }
 
@@ -244,6 +244,27 @@ func TestTheSummaryOfANode(t *testing.T) {
 				t.Errorf("pressure is %+v", n.CPU.PSI)
 			}
 		})
+	}
+}
+
+func TestAProbeIsOfTheSameResourcesAsTheSummary(t *testing.T) {
+	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
+	p := provider(t, f, false)
+	n := summary(t, f, p, false).Node
+	probed, err := p.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{
+		*probed.Node.Memory.AvailableBytes, *probed.Node.Rlimit.NumOfRunningProcesses, *probed.Node.Fs.CapacityBytes,
+		probed.Node.SystemContainers[0].Name, *probed.Node.SystemContainers[0].Memory.WorkingSetBytes,
+	}
+	want := []any{*n.Memory.AvailableBytes, *n.Rlimit.NumOfRunningProcesses, *n.Fs.CapacityBytes, n.SystemContainers[0].Name, *n.SystemContainers[0].Memory.WorkingSetBytes}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if images := probed.Node.Runtime; images != nil && !ptr.Equal(images.ImageFs.CapacityBytes, n.Runtime.ImageFs.CapacityBytes) {
+		t.Errorf("the disk of images has %v", images.ImageFs.CapacityBytes)
 	}
 }
 
@@ -347,6 +368,21 @@ func TestResourceMetrics(t *testing.T) {
 	compare(t, p.Resource(), "testdata/resource.txt") // the clock stands still: counters need no second sample
 	if s := summary(t, f, p, true); s.Node.CPU.UsageNanoCores == nil || s.Pods[0].CPU.UsageNanoCores == nil {
 		t.Error("who asks next is told no rates")
+	}
+}
+
+func TestMetricsOfVolumesAreThoseOfClaims(t *testing.T) {
+	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
+	want := `
+# HELP kubelet_volume_stats_capacity_bytes [ALPHA] Capacity in bytes of the volume
+# TYPE kubelet_volume_stats_capacity_bytes gauge
+kubelet_volume_stats_capacity_bytes{namespace="default",persistentvolumeclaim="claim"} 100
+# HELP kubelet_volume_stats_used_bytes [ALPHA] Number of used bytes in the volume
+# TYPE kubelet_volume_stats_used_bytes gauge
+kubelet_volume_stats_used_bytes{namespace="default",persistentvolumeclaim="claim"} 40
+`
+	if err := testutil.CollectAndCompare(provider(t, f, false).VolumeMetrics(), strings.NewReader(want)); err != nil {
+		t.Error(err)
 	}
 }
 
