@@ -51,6 +51,9 @@ const (
 	// unservedResync is the resync period of a quota that counts a resource that is
 	// not served.
 	unservedResync = 30 * time.Second
+	// recount is how soon a quota is calculated again after its usage was lowered: the
+	// caches may not have had an object yet that admission had counted.
+	recount = 5 * time.Second
 	// freshness is the maximum age of a discovery result by which a resource is not
 	// served.
 	freshness = time.Second

@@ -20,6 +20,16 @@ func status(q *corev1.ResourceQuota, used corev1.ResourceList) corev1.ResourceQu
 	}
 }
 
+// lowers reports whether after has less of a resource than before.
+func lowers(before, after corev1.ResourceList) bool {
+	for name, amount := range after {
+		if known, ok := before[name]; ok && amount.Cmp(known) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // schedule is the time after which a quota is requeued; 0 is never.
 type schedule struct {
 	after time.Duration

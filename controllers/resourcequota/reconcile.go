@@ -62,7 +62,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	used, err := library.CalculateUsage(q.Namespace, q.Spec.Scopes, q.Spec.Hard, registry, q.Spec.ScopeSelector)
 	// After an error, used has the resources that could be calculated.
-	return reconcile.Result{RequeueAfter: again.after}, errors.Join(err, r.write(ctx, q, status(q, used)))
+	calculated := status(q, used)
+	if lowers(q.Status.Used, calculated.Used) {
+		again.in(recount)
+	}
+	return reconcile.Result{RequeueAfter: again.after}, errors.Join(err, r.write(ctx, q, calculated))
 }
 
 // write writes the status if it has changed.

@@ -47,6 +47,34 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// TestUsageThatIsLoweredIsCalculatedAgain reconciles a quota in which admission has counted
+// a service that the cache does not have yet.
+func TestUsageThatIsLoweredIsCalculatedAgain(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: list("services=3")},
+		Status: corev1.ResourceQuotaStatus{Hard: list("services=3"), Used: list("services=1")}}
+	r := &reconciler{
+		client:   fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(q).WithStatusSubresource(q).Build(),
+		counters: newCounters(t.Context(), nil, nil), resync: time.Hour, now: func() time.Time { return now },
+	}
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "q"}}
+	reconciles := func(want time.Duration, used string) {
+		t.Helper()
+		result, err := r.Reconcile(t.Context(), request)
+		if err != nil || result.RequeueAfter != want {
+			t.Errorf("requeued after %s, %v; want %s", result.RequeueAfter, err, want)
+		}
+		if err := r.client.Get(t.Context(), request.NamespacedName, q); err != nil || describe(q.Status.Used) != used {
+			t.Errorf("used %s, %v; want %s", describe(q.Status.Used), err, used)
+		}
+	}
+	reconciles(recount, "services=0")
+	if err := r.client.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "counted"}}); err != nil {
+		t.Fatal(err)
+	}
+	reconciles(time.Hour, "services=1")
+}
+
 func TestFind(t *testing.T) {
 	served := func(group, resource string, namespaced bool, verbs ...string) discovery.Resource {
 		return discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespaced: namespaced, Verbs: verbs}
