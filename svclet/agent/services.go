@@ -98,7 +98,7 @@ func newServices(ctx context.Context, base common, conn connections) *nodeServic
 	switch {
 	case !base.ServiceProxy:
 	case base.networkDenied:
-		n.proxyProblem = always(errors.New(noNetworkRights))
+		n.proxyProblem = always(errors.New("the capability CAP_NET_ADMIN is missing"))
 	default:
 		parts := serviceProxy(ctx, base, n, conn.events.Any())
 		if len(parts) > 0 && n.dns != nil {

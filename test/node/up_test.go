@@ -75,7 +75,7 @@ var _ = Describe("svc up", func() {
 		Eventually(func() string {
 			out, _ := exec.CommandContext(ctx, svc, "status", "--data-dir="+data).CombinedOutput() // it fails, because something is wrong
 			return string(out)
-		}).Should(ContainSubstring("node " + nodeName() + " has no service proxy: The capability CAP_NET_ADMIN is missing"))
+		}).Should(ContainSubstring("node " + nodeName() + " has no service proxy: the capability CAP_NET_ADMIN is missing"))
 
 		By("no error of what the capability is for")
 		Expect(strings.Count(p.Output(), missing)).To(Equal(1), p.Output())

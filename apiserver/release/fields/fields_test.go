@@ -286,7 +286,7 @@ func TestAdmissionSetsNoFieldsThatTheReleaseLacks(t *testing.T) {
 			if test.old != nil {
 				operation = admission.Update
 			}
-			var chain admission.Interface = at(t, test.release).Admission(inject, hub)
+			chain := at(t, test.release).Admission(inject, hub)
 			a := admission.NewAttributesRecord(test.obj, test.old, test.requested, "n", "p", schema.GroupVersionResource{}, "", operation, nil, false, nil)
 			if err := chain.(admission.MutationInterface).Admit(t.Context(), a, interfaces); err != nil {
 				t.Fatal(err)
