@@ -7,18 +7,26 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/knftables"
 )
 
-// maxDirect is how many operations of a transaction are sent to the kernel directly. The
-// kernel acknowledges each, and the acknowledgements of more might not fit into the buffer of
-// the socket.
-const maxDirect = 100
+const (
+	// maxDirect is how many operations of a transaction are sent to the kernel directly.
+	maxDirect = 100
+	// readBuffer is the size, in bytes, of the socket's buffer: the kernel acknowledges each
+	// operation, and returns each rule, in messages of up to two pages.
+	readBuffer = maxDirect * 16 << 10
+	// readTimeout is how long the acknowledgements are awaited. Of a transaction that fails as
+	// a whole there may be one only.
+	readTimeout = 10 * time.Second
+)
 
 // Run implements knftables.Interface. The program nft first lists the chains of all tables,
 // which takes the longer the more services there are. So the few kinds of operations of which
@@ -42,10 +50,20 @@ type direct struct {
 	table *nftables.Table
 }
 
+// limitReads returns an option that sets the size of a socket's buffer and the end of its reads.
+func limitReads(timeout time.Duration) nftables.SockOption {
+	return func(socket *netlink.Conn) error {
+		if err := socket.SetReadBuffer(readBuffer); err != nil {
+			return fmt.Errorf("set the buffer of the socket: %w", err)
+		}
+		return socket.SetReadDeadline(time.Now().Add(timeout))
+	}
+}
+
 // compile returns what the commands of a transaction are for the kernel. It reports false if
 // it does not know one of them.
 func (k kernel) compile(commands string) (direct, bool) {
-	conn, err := nftables.New()
+	conn, err := nftables.New(nftables.WithSockOptions(limitReads(readTimeout)))
 	if err != nil {
 		return direct{}, false
 	}

@@ -1,24 +1,21 @@
 package nft
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/knftables"
 )
 
 // What the kernel has after commands that were sent to it directly is what it has after nft's.
 func TestDirectCommandsAreWhatNFTMakesOfThem(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip(err)
-	}
 	for _, test := range []struct {
 		family                          knftables.Family
 		address, key, endpoint, another string
@@ -52,23 +49,7 @@ add element FAMILY TABLE cluster-ips { KEY . sctp . 8080 : drop }
 add element FAMILY TABLE node-ports { udp . 30053 : goto service-a }
 delete chain FAMILY TABLE old
 `)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				t.Error(err)
-				return
-			}
-			nft := func(stdin string, args ...string) string {
-				command := exec.CommandContext(t.Context(), "nft", args...)
-				command.Stdin = strings.NewReader(stdin)
-				out, err := command.CombinedOutput()
-				if err != nil {
-					t.Errorf("nft %v: %v: %s", args, err, out)
-				}
-				return string(out)
-			}
+		inNamespace(t, func(nft func(stdin string, args ...string) string) {
 			fill := func(text, name string) string { return strings.NewReplacer(table, name, "KEY", test.key).Replace(text) }
 			nft(fill(first+change, "by-nft"), "-f", "-")
 			nft(fill(first, "direct"), "-f", "-")
@@ -98,7 +79,94 @@ delete chain FAMILY TABLE old
 					t.Errorf("%q is known", unknown)
 				}
 			}
-		}()
-		<-done
+		})
+	}
+}
+
+// The kernel's messages about as many rules as are sent at once fit into the buffer of the
+// socket, and their number is what is read, also if the kernel refuses them.
+func TestAsManyRulesAsAreSentAtOnceAreAcknowledged(t *testing.T) {
+	inNamespace(t, func(nft func(stdin string, args ...string) string) {
+		nft("add table ip rules\nadd chain ip rules a\nadd chain ip rules target\n", "-f", "-")
+		k, err := Tables(knftables.IPv4Family, "rules")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, test := range []struct {
+			last    string
+			refused bool
+		}{{"add rule ip rules missing drop\n", true}, {"", false}} {
+			rule := "add rule ip rules a ip saddr 10.244.0.5 jump target\n"
+			commands := strings.Repeat(rule, maxDirect-strings.Count(test.last, "\n")) + test.last
+			d, known := k.(kernel).compile(commands)
+			if !known {
+				t.Error("not all commands are known")
+				return
+			}
+			if err := d.conn.Flush(); (err != nil) != test.refused || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("error %v", err)
+			}
+		}
+		if got := strings.Count(nft("", "list", "chain", "ip", "rules", "a"), "jump target"); got != maxDirect {
+			t.Errorf("%d rules were written", got)
+		}
+	})
+}
+
+func TestAnAcknowledgementThatTheKernelDoesNotSendIsNotAwaitedForever(t *testing.T) {
+	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	if err := limitReads(time.Millisecond)(socket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := socket.Receive(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+	if size, err := socket.ReadBuffer(); err != nil || os.Geteuid() == 0 && size < readBuffer {
+		t.Errorf("the buffer has %d bytes, error %v", size, err)
+	}
+}
+
+// inNamespace runs a test on a thread of its own, in a new network namespace. Its argument runs
+// the program nft there.
+func inNamespace(t *testing.T, test func(nft func(stdin string, args ...string) string)) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	var denied error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			if denied = err; !errors.Is(err, unix.EPERM) {
+				t.Error(err)
+			}
+			return
+		}
+		test(func(stdin string, args ...string) string {
+			command := exec.CommandContext(t.Context(), "nft", args...)
+			command.Stdin = strings.NewReader(stdin)
+			out, err := command.CombinedOutput()
+			if err != nil {
+				t.Errorf("nft %v: %v: %s", args, err, out)
+			}
+			return string(out)
+		})
+	}()
+	<-done
+	if errors.Is(denied, unix.EPERM) {
+		t.Skip(denied)
 	}
 }
