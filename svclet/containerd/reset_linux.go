@@ -72,10 +72,18 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	if agent.Cgroup != "" {
 		errs = append(errs, removeCgroupEverywhere(agent.Cgroup))
 	}
-	if iptables := config.Programs.IPTables; iptables != "" {
-		errs = append(errs, removeRules(ctx, iptables, append(masqueradeRules(config.bridge(), network.cidrs()), forwardRules(config.bridge(), network.cidrs())...)))
+	bridge := "" // the runtime's, if that is another: no interface of svclet's
+	if agent.Endpoint == "" {
+		bridge = config.bridge()
+		if iptables := config.Programs.IPTables; iptables != "" {
+			errs = append(errs, removeRules(ctx, iptables, append(masqueradeRules(bridge, network.cidrs()), forwardRules(bridge, network.cidrs())...)))
+		}
+		errs = append(errs, forgetNetworks(config))
 	}
-	errs = append(errs, proxy.Remove(ctx, config.bridge()), networkpolicy.Remove(ctx, config.bridge()), podnetwork.Remove(ctx, config.bridge()), dns.Remove(config.bridge()), forgetNetworks(config), removeBridge(config.bridge()))
+	errs = append(errs, proxy.Remove(ctx, bridge), networkpolicy.Remove(ctx, bridge), podnetwork.Remove(ctx, bridge), dns.Remove(bridge))
+	if bridge != "" {
+		errs = append(errs, removeBridge(bridge))
+	}
 	for _, dir := range []string{config.runDir(), config.addressesDir(), config.cniDir()} {
 		errs = append(errs, RemoveUnmounted(ctx, dir))
 	}

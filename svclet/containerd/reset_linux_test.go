@@ -5,17 +5,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"svc.dev/svc/svclet/dns"
+	"svc.dev/svc/svclet/runtime/runtimetest"
 )
 
 // ownMounts is set in tests that run in a mount namespace of their own.
 const ownMounts = "SVCLET_TEST_MOUNTS"
 
 // mounting runs a test as root in a mount namespace of its own, which removes its mounts
-// with it. It returns false in the process that only waits for that.
+// with it, and in a network namespace of its own. It returns false in the process that only waits for that.
 func mounting(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(ownMounts) != "" {
@@ -24,10 +29,17 @@ func mounting(t *testing.T) bool {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")
 	}
-	self := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	self := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.v", "-test.run=^"+t.Name()+"$")
 	self.Env = append(os.Environ(), ownMounts+"=yes")
-	self.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
-	if out, err := self.CombinedOutput(); err != nil {
+	self.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET}
+	out, err := self.CombinedOutput()
+	if errors.Is(err, unix.EPERM) {
+		t.Skip(err)
+	}
+	if strings.Contains(string(out), "--- SKIP") {
+		t.Skip(string(out))
+	}
+	if err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	return false
@@ -98,5 +110,43 @@ func TestResetTouchesNothingIfTheRuntimeOfThePodsDoesNotAnswer(t *testing.T) {
 	}
 	if err := unix.Unmount(volume, 0); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestResetOfARuntimeOfTheUsersKeepsTheBridgeOfAnotherNode(t *testing.T) {
+	if !mounting(t) {
+		return
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	users, err := runtimetest.Start(runtimetest.Options{Socket: filepath.Join(dir, "users.sock")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer users.Down()
+	const another = "table ip svc0\ntable ip svc0-pods\ntable ip svc0-policies\n"
+	load := exec.CommandContext(t.Context(), "nft", "-f", "-")
+	load.Stdin = strings.NewReader("add table ip svclet\nadd table ip6 svclet-policies\nadd " + strings.ReplaceAll(strings.TrimSpace(another), "\n", "\nadd ") + "\n")
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range []string{DefaultBridge, dns.LinkName(DefaultBridge), dns.LinkName("")} {
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Reset(t.Context(), Config{Dir: filepath.Join(dir, "containerd")}, Leavings{LogsDir: filepath.Join(dir, "logs"), Endpoint: users.Endpoint()}); err != nil {
+		t.Error(err)
+	}
+	tables, err := exec.CommandContext(t.Context(), "nft", "list", "tables").Output()
+	if err != nil || string(tables) != another {
+		t.Errorf("the tables are now %q, error %v", tables, err)
+	}
+	for name, stays := range map[string]bool{DefaultBridge: true, dns.LinkName(DefaultBridge): true, dns.LinkName(""): false} {
+		if _, err := netlink.LinkByName(name); (err == nil) != stays {
+			t.Errorf("the interface %s: %v", name, err)
+		}
 	}
 }

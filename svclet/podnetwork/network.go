@@ -271,5 +271,9 @@ func Remove(ctx context.Context, bridge string) error {
 		return err
 	}
 	defer k.Close()
-	return errors.Join(k.Remove(), nft.Remove(ctx, tableName(bridge)))
+	err = k.Remove()
+	if bridge != "" {
+		err = errors.Join(err, nft.Remove(ctx, tableName(bridge)))
+	}
+	return err
 }

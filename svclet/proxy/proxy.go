@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -71,15 +72,11 @@ func New(o Options) (*Proxy, error) {
 		o.EndFlows = endFlows
 	}
 	p := &Proxy{options: o, changes: o.Services.Follow()}
-	name := o.Bridge
-	if name == "" {
-		name = defaultTable
-	}
 	for _, of := range []struct {
 		family corev1.IPFamily
 		nft    knftables.Family
 	}{{corev1.IPv4Protocol, knftables.IPv4Family}, {corev1.IPv6Protocol, knftables.IPv6Family}} {
-		nft, err := o.Tables(of.nft, name)
+		nft, err := o.Tables(of.nft, tableName(o.Bridge))
 		if err != nil {
 			return nil, fmt.Errorf("service proxy: %w: install nftables 1.0.1 or newer and run svclet as root, or turn the proxy off with --service-proxy=false", err)
 		}
@@ -87,6 +84,9 @@ func New(o Options) (*Proxy, error) {
 	}
 	return p, nil
 }
+
+// tableName returns the name of the tables of a proxy.
+func tableName(bridge string) string { return cmp.Or(bridge, defaultTable) }
 
 // Run keeps the rules until ctx is done. They stay after it: connections to services
 // go on while the agent is restarted.
@@ -245,8 +245,9 @@ func (t *table) keep(parts map[services.Key]ruleset.Part) {
 	t.dirty = nil
 }
 
-// Remove removes the rules of a proxy with a bridge. A machine without nft has none.
-func Remove(ctx context.Context, bridge string) error { return nft.Remove(ctx, bridge) }
+// Remove removes the rules of a proxy with a bridge, which is empty as in [Options]. A machine
+// without nft has none.
+func Remove(ctx context.Context, bridge string) error { return nft.Remove(ctx, tableName(bridge)) }
 
 // setSysctls sets the kernel parameters that the rules need.
 func setSysctls(ctx context.Context, set func(name, value string) error) {
