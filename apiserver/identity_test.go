@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -98,11 +99,20 @@ func TestTheUserOfAConnection(t *testing.T) {
 }
 
 // TestABadCertificateFileIsReportedAndTheLastGoodOneStays overwrites the files of the
-// authority of clients and of the serving certificate while the server runs.
+// authority of clients and of the serving certificate while the server runs. It does so in a
+// process of its own: klog's logger cannot be replaced while servers of other tests log.
 func TestABadCertificateFileIsReportedAndTheLastGoodOneStays(t *testing.T) {
+	const own = "PROCESS_OF_ITS_OWN"
+	if os.Getenv(own) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this program
+		cmd.Env = append(os.Environ(), own+"=true")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	klog.SetLogger(logger)
-	t.Cleanup(klog.ClearLogger)
 	o, _ := newOptions(t)
 	keys, err := pki.Open(pki.Config{Dir: t.TempDir(), ServiceIPs: []net.IP{net.IPv4(10, 0, 0, 1)}})
 	if err != nil {
