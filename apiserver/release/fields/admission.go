@@ -16,7 +16,8 @@ import (
 
 // Admission returns the admission chain without what its plugins, such as webhooks, set in
 // fields that the release does not have, and with a refusal of objects with values of
-// enumerations that the release does not have. An update may keep what is stored. hub
+// enumerations that the release does not have. What the request has, as decoders and checks
+// of bodies have left it, and what is stored stay. hub
 // returns the kind, in memory, of an object.
 func (f *Fields) Admission(next admission.Interface, hub func(runtime.Object) (schema.GroupVersionKind, bool)) admission.Interface {
 	if f == nil {
@@ -42,19 +43,35 @@ func (v values) Admit(ctx context.Context, a admission.Attributes, o admission.O
 	if !ok || !v.next.Handles(a.GetOperation()) {
 		return nil
 	}
+	requested := v.requested(a.GetObject())
 	if err := mutates.Admit(ctx, a, o); err != nil {
 		return err
 	}
-	if err := v.prune(a, o); err != nil {
+	if err := v.prune(a, o, requested); err != nil {
 		return apierrors.NewInternalError(err)
 	}
 	return nil
 }
 
-// prune removes the fields that the release lacks. The decoder has removed those of the
-// request: what is left was set by admission plugins. The object in memory may be of a
-// version that the release does not serve; then its fields are those of the request's.
-func (v values) prune(a admission.Attributes, o admission.ObjectInterfaces) error {
+// requested returns the fields that the release lacks of an object before the plugins see
+// it: decoders and package bodycheck have left only those that it may keep, such as the
+// status that a node agent reports. It has none of a kind in memory whose version the
+// release does not serve; agents report no such kind.
+func (v values) requested(obj runtime.Object) map[string]any {
+	if obj == nil {
+		return nil
+	}
+	hub, ok := v.hub(obj)
+	if !ok {
+		return nil
+	}
+	return v.fields.Of(hub, reflect.TypeOf(obj).Elem()).Values(obj)
+}
+
+// prune removes the fields that the release lacks and that admission plugins have set: those
+// that the request did not have. The object in memory may be of a version that the release
+// does not serve; then its fields are those of the request's.
+func (v values) prune(a admission.Attributes, o admission.ObjectInterfaces, requested map[string]any) error {
 	obj := a.GetObject()
 	if obj == nil {
 		return nil
@@ -64,21 +81,21 @@ func (v values) prune(a admission.Attributes, o admission.ObjectInterfaces) erro
 		return nil
 	}
 	if kind := v.fields.table.Kind(hub); kind == nil || kind.ServedAt(v.fields.release) {
-		v.pruneAs(hub, obj, a.GetOldObject(), o.GetObjectDefaulter())
-		return nil
+		_, err := v.pruneAs(hub, obj, requested, func() (runtime.Object, error) { return a.GetOldObject(), nil }, o.GetObjectDefaulter())
+		return err
 	}
 	versioned, err := convert(o, obj, a.GetKind())
 	if err != nil {
 		return err
 	}
-	var old runtime.Object
-	if stored := a.GetOldObject(); stored != nil {
-		if old, err = convert(o, stored, a.GetKind()); err != nil {
-			return err
+	stored := func() (runtime.Object, error) {
+		if a.GetOldObject() == nil {
+			return nil, nil
 		}
+		return convert(o, a.GetOldObject(), a.GetKind())
 	}
-	if !v.pruneAs(a.GetKind(), versioned, old, o.GetObjectDefaulter()) {
-		return nil
+	if changed, err := v.pruneAs(a.GetKind(), versioned, nil, stored, o.GetObjectDefaulter()); err != nil || !changed {
+		return err
 	}
 	pruned, err := convert(o, versioned, hub)
 	if err != nil {
@@ -96,26 +113,34 @@ func convert(o admission.ObjectInterfaces, obj runtime.Object, to schema.GroupVe
 	return converted, o.GetObjectConvertor().Convert(obj, converted, nil)
 }
 
-// pruneAs removes the fields that the release lacks from an object of a kind, except the
-// values that the stored object has, which may be nil, and defaults. It reports whether it
-// has changed the object.
-func (v values) pruneAs(gvk schema.GroupVersionKind, obj, old runtime.Object, defaulter runtime.ObjectDefaulter) bool {
+// pruneAs removes the fields that the release lacks from an object of a kind, except
+// defaults and the values that the request or the stored object has, which may be nil. It
+// reports whether it has changed the object.
+func (v values) pruneAs(gvk schema.GroupVersionKind, obj runtime.Object, requested map[string]any, stored func() (runtime.Object, error), defaulter runtime.ObjectDefaulter) (bool, error) {
 	n := v.fields.Of(gvk, reflect.TypeOf(obj).Elem())
-	before := n.Values(obj)
-	if len(before) == 0 {
-		return false
+	found := n.Values(obj)
+	if len(found) == 0 || equality.Semantic.DeepEqual(found, requested) {
+		return false, nil
 	}
-	stored := map[string][]any{}
-	if n.Fits(old) {
-		for at, value := range n.Values(old) {
-			stored[place(at)] = append(stored[place(at)], value)
+	old, err := stored()
+	if err != nil {
+		return false, err
+	}
+	kept := map[string][]any{}
+	keep := func(values map[string]any) {
+		for at, value := range values {
+			kept[place(at)] = append(kept[place(at)], value)
 		}
 	}
+	keep(requested)
+	if n.Fits(old) {
+		keep(n.Values(old))
+	}
 	n.prune(reflect.ValueOf(obj).Elem(), nil, func(at *path, value any) bool {
-		return slices.ContainsFunc(stored[place(at.String())], func(kept any) bool { return equality.Semantic.DeepEqual(kept, value) })
+		return slices.ContainsFunc(kept[place(at.String())], func(kept any) bool { return equality.Semantic.DeepEqual(kept, value) })
 	})
 	defaulter.Default(obj)
-	return !equality.Semantic.DeepEqual(before, n.Values(obj))
+	return !equality.Semantic.DeepEqual(found, n.Values(obj)), nil
 }
 
 // place returns a path without the indexes of lists, whose items an update may move.

@@ -304,6 +304,33 @@ func TestAdmissionSetsNoFieldsThatTheReleaseLacks(t *testing.T) {
 	}
 }
 
+func TestAdmissionKeepsTheStatusThatAnAgentReports(t *testing.T) {
+	scheme, err := apis.NewScheme(apis.Kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gvk := corev1.SchemeGroupVersion.WithKind("Node")
+	hub := func(runtime.Object) (schema.GroupVersionKind, bool) { return gvk, true }
+	reported := []corev1.NodeRuntimeHandler{{Name: "runc"}}
+	for _, test := range []struct {
+		name string
+		set  func(*corev1.Node)
+	}{
+		{"plugins set nothing", func(*corev1.Node) {}},
+		{"a plugin sets another field", func(n *corev1.Node) { n.Status.Features = &corev1.NodeFeatures{} }},
+	} {
+		plugin := injector{admission.NewHandler(admission.Update), func(obj runtime.Object) { test.set(obj.(*corev1.Node)) }}
+		obj := &corev1.Node{Status: corev1.NodeStatus{RuntimeHandlers: slices.Clone(reported)}}
+		a := admission.NewAttributesRecord(obj, &corev1.Node{}, gvk, "", "n", schema.GroupVersionResource{}, "status", admission.Update, nil, false, nil)
+		if err := at(t, 28).Admission(plugin, hub).(admission.MutationInterface).Admit(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme)); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(obj.Status.RuntimeHandlers, reported) || obj.Status.Features != nil {
+			t.Errorf("%s: %+v", test.name, obj.Status)
+		}
+	}
+}
+
 // The objects are as the decoder and the conversion from v1beta1 leave them.
 func TestAdmissionKeepsDefaultsOfVersionsThatTheReleaseServes(t *testing.T) {
 	scheme, err := apis.NewScheme(apis.Kinds())
