@@ -85,20 +85,22 @@ func flowSchemas() configuration[*flowcontrolv1.FlowSchema] {
 	}
 }
 
-// ofControllers returns the flow schemas of svc's controllers: they have the priority of
-// kube-controller-manager, whose flow schemas name its own user.
+// ofControllers returns the flow schemas of svc's controllers, and of `svc up`: they have the
+// priority of kube-controller-manager, whose flow schemas name its own user.
 func ofControllers() []*flowcontrolv1.FlowSchema {
-	as := func(name string, like *flowcontrolv1.FlowSchema) *flowcontrolv1.FlowSchema {
+	as := func(name string, like *flowcontrolv1.FlowSchema, users ...string) *flowcontrolv1.FlowSchema {
 		schema := like.DeepCopy()
 		schema.Name = name
-		schema.Spec.Rules[0].Subjects = []flowcontrolv1.Subject{
-			{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: pki.ControllersClient}},
+		schema.Spec.Rules[0].Subjects = nil
+		for _, user := range users {
+			schema.Spec.Rules[0].Subjects = append(schema.Spec.Rules[0].Subjects,
+				flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}})
 		}
 		return schema
 	}
 	return []*flowcontrolv1.FlowSchema{
-		as("svc-leader-election", defaults.SuggestedFlowSchemaSystemLeaderElection),
-		as("svc-controller-manager", defaults.SuggestedFlowSchemaKubeControllerManager),
+		as("svc-leader-election", defaults.SuggestedFlowSchemaSystemLeaderElection, pki.ControllersClient),
+		as("svc-controller-manager", defaults.SuggestedFlowSchemaKubeControllerManager, pki.ControllersClient, pki.UpClient),
 	}
 }
 

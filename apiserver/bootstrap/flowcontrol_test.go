@@ -105,16 +105,21 @@ func TestFlowControlIsWrittenAndRemoved(t *testing.T) {
 }
 
 func TestControllersHaveThePriorityOfKubeControllerManager(t *testing.T) {
-	level := map[string]string{}
-	for _, schema := range flowSchemas().suggested {
-		for _, subject := range schema.Spec.Rules[0].Subjects {
-			if subject.User != nil && subject.User.Name == pki.ControllersClient {
-				level[schema.Name] = schema.Spec.PriorityLevelConfiguration.Name
+	for user, want := range map[string]map[string]string{
+		pki.ControllersClient: {"svc-controller-manager": "workload-high", "svc-leader-election": "leader-election"},
+		pki.UpClient:          {"svc-controller-manager": "workload-high"},
+	} {
+		level := map[string]string{}
+		for _, schema := range flowSchemas().suggested {
+			for _, subject := range schema.Spec.Rules[0].Subjects {
+				if subject.User != nil && subject.User.Name == user {
+					level[schema.Name] = schema.Spec.PriorityLevelConfiguration.Name
+				}
 			}
 		}
-	}
-	if want := map[string]string{"svc-controller-manager": "workload-high", "svc-leader-election": "leader-election"}; !maps.Equal(level, want) {
-		t.Errorf("got %v, want %v", level, want)
+		if !maps.Equal(level, want) {
+			t.Errorf("%s: got %v, want %v", user, level, want)
+		}
 	}
 }
 
