@@ -221,7 +221,9 @@ func (c *core) podBound(before, pod *corev1.Pod) {
 	}
 	delete(c.assumed, pod.UID)
 	delete(c.binding, pod.UID)
-	c.snapshot.ForgetClaims(pod)
+	if c.snapshot.ForgetClaims(pod) {
+		c.wake(decision.ClaimChanged | decision.VolumeChanged)
+	}
 	c.snapshot.SetPod(pod)
 	c.wake(decision.PodEvents(before, pod))
 }
@@ -266,16 +268,16 @@ func (c *core) claimChanged(before, after *corev1.PersistentVolumeClaim) {
 
 // volumeChanged handles an event of a persistent volume.
 func (c *core) volumeChanged(before, after *corev1.PersistentVolume) {
-	pv := after
 	if after == nil {
-		pv = before
-		c.snapshot.RemoveVolume(pv.Name)
+		c.snapshot.RemoveVolume(before.Name)
 	} else {
 		c.snapshot.SetVolume(after)
 		c.wake(decision.VolumeChanged)
 	}
-	if ref := pv.Spec.ClaimRef; ref != nil {
-		c.wakeUsers(ref.Namespace, ref.Name)
+	for _, pv := range []*corev1.PersistentVolume{before, after} {
+		if pv != nil && pv.Spec.ClaimRef != nil {
+			c.wakeUsers(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
+		}
 	}
 }
 

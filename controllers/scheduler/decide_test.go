@@ -401,6 +401,63 @@ func TestPodsThatAreDecidedOnTogetherGetDifferentVolumes(t *testing.T) {
 	c.expect("a: didn't find available persistent volumes to bind", "c -> m c=x")
 }
 
+// The watch of claims may be ahead of that of volumes.
+func TestAVolumeStaysReservedUntilTheWatchOfVolumesShowsItsClaim(t *testing.T) {
+	for _, end := range []struct {
+		name string
+		of   func(*cluster)
+		then []string
+	}{
+		{"the pod needs no more claims", func(*cluster) {}, nil},
+		{"the pod is bound", func(c *cluster) { c.pod("a", on("n")) }, nil},
+		{"binding the pod fails", func(c *cluster) { c.core.failed(c.steps["a"]) }, []string{"a -> n"}},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			c := newCluster(t)
+			c.class(volume.NotSupportedProvisioner)
+			c.node("n", nil)
+			c.core.claimChanged(nil, newClaim("a"))
+			c.core.claimChanged(nil, newClaim("b"))
+			c.core.volumeChanged(nil, newVolume("x"))
+			c.pod("a", uses("a"))
+			c.expect("a -> n a=x")
+			bound := newClaim("a")
+			bound.Annotations = map[string]string{volume.AnnBindCompleted: "yes"}
+			bound.Spec.VolumeName = "x"
+			c.core.claimChanged(newClaim("a"), bound)
+			c.expect("a -> n")
+			end.of(c)
+			c.pod("b", uses("b"))
+			c.expect("b: didn't find available persistent volumes to bind")
+
+			// When the watch shows that the claim has gone, the volume is free.
+			shown := newVolume("x")
+			shown.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "a", UID: "a"}
+			c.core.volumeChanged(newVolume("x"), shown)
+			c.core.volumeChanged(shown, newVolume("x"))
+			c.now = c.now.Add(time.Minute)
+			c.expect(append(end.then, "b -> n b=x")...)
+		})
+	}
+}
+
+func TestAVolumeThatLosesItsClaimRetriesThePodsOfTheClaim(t *testing.T) {
+	c := newCluster(t)
+	claim := newClaim("a")
+	c.class(volume.NotSupportedProvisioner)
+	c.node("n", nil)
+	c.core.claimChanged(nil, claim)
+	c.core.volumeChanged(nil, newVolume("x"))
+	c.pod("a", uses("a"))
+	c.expect("a -> n a=x")
+	shown := newVolume("x")
+	shown.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "a", UID: "a"}
+	c.core.volumeChanged(newVolume("x"), shown)
+	c.expect("a -> n a=x")
+	c.core.volumeChanged(shown, newVolume("x"))
+	c.expect("a -> n a=x")
+}
+
 func TestPodsThatShareAClaimGetTheNodeThatIsSelectedForIt(t *testing.T) {
 	c := newCluster(t)
 	c.class("example.com/disks")

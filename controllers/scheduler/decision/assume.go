@@ -11,14 +11,14 @@ import (
 // assumedBindings are the decisions about claims that are being written, and that no
 // watch shows yet. Without them, the next pod would get the same volume.
 type assumedBindings struct {
-	// reserved are the volumes that a claim gets, and selected the claims that a
-	// provisioner gets a volume for on a node.
+	// reserved are the volumes that claims get, by name, and selected the claims for which
+	// a provisioner makes a volume on a node.
 	reserved map[string]*reservation
 	selected map[objectName]*selectedNode
 	byPod    map[types.UID][]ClaimDecision
 }
 
-// reservation is a volume as a watch shows it, and who gets it.
+// reservation is a volume as a watch shows it, and the pod and the claim that get it.
 type reservation struct {
 	pod   types.UID
 	claim *corev1.PersistentVolumeClaim
@@ -36,8 +36,8 @@ func newAssumedBindings() assumedBindings {
 	return assumedBindings{reserved: map[string]*reservation{}, selected: map[objectName]*selectedNode{}, byPod: map[types.UID][]ClaimDecision{}}
 }
 
-// AssumeClaims takes the decisions about the claims of an assumed pod for written, until
-// watches show them. They replace earlier ones of the pod.
+// AssumeClaims makes the snapshot regard the decisions about the claims of an assumed pod as
+// written, until watches show them. They replace earlier ones of the pod.
 func (s *Snapshot) AssumeClaims(pod *corev1.Pod, decisions []ClaimDecision) {
 	s.ForgetClaims(pod)
 	st := &s.storage
@@ -60,17 +60,20 @@ func (s *Snapshot) AssumeClaims(pod *corev1.Pod, decisions []ClaimDecision) {
 }
 
 // ForgetClaims ends the assumptions for a pod, and reports whether there were any that no
-// watch has shown.
+// watch has shown. The volume of a claim that is bound to it stays reserved until the watch
+// of volumes, which may be behind that of claims, shows it.
 func (s *Snapshot) ForgetClaims(pod *corev1.Pod) bool {
 	forgotten := false
 	assumed := &s.storage.assumed
 	for _, d := range assumed.byPod[pod.UID] {
-		if r := assumed.reserved[d.Volume]; r != nil && r.pod == pod.UID {
+		name := objectName{pod.Namespace, d.Claim}
+		claim := s.storage.claims[name]
+		bound := claim != nil && d.Volume != "" && claim.Spec.VolumeName == d.Volume
+		if r := assumed.reserved[d.Volume]; r != nil && r.pod == pod.UID && !bound {
 			delete(assumed.reserved, d.Volume)
 			s.SetVolume(r.shown)
 			forgotten = true
 		}
-		name := objectName{pod.Namespace, d.Claim}
 		if selected := assumed.selected[name]; selected != nil && selected.pod == pod.UID {
 			delete(assumed.selected, name)
 			s.SetClaim(selected.shown)
