@@ -523,3 +523,22 @@ func TestAPodWaitsForItsClaimsNoLongerThanItsProfileAllows(t *testing.T) {
 	c.now = c.now.Add(time.Minute)
 	c.expect("a: 1 Insufficient cpu")
 }
+
+func TestAPodWithoutTimeToWaitGetsItsClaimsBoundAndIsRetried(t *testing.T) {
+	c := newCluster(t)
+	profile := decision.DefaultProfile("default-scheduler")
+	profile.BindTimeout = 0
+	c.core.snapshot.SetProfiles(profile)
+	c.class("example.com/disks")
+	c.core.claimChanged(nil, newClaim("data"))
+	c.node("n", nil)
+	c.pod("a", uses("data"))
+	c.expect("a -> n data=", "a: binding volumes: claim data was not bound within 0s")
+	c.now = c.now.Add(time.Minute)
+	bound := newClaim("data")
+	bound.Annotations = map[string]string{volume.AnnBindCompleted: "yes"}
+	bound.Spec.VolumeName = "x"
+	c.core.volumeChanged(nil, newVolume("x"))
+	c.core.claimChanged(newClaim("data"), bound)
+	c.expect("a -> n")
+}

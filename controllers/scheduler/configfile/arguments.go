@@ -1,6 +1,7 @@
 package configfile
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -43,8 +44,10 @@ func (p *parser) arguments(path *field.Path, c *configv1.PluginConfig, profile *
 		p.spread(at, args, profile)
 	case *configv1.VolumeBindingArgs:
 		if args.BindTimeoutSeconds != nil {
-			p.within(at.Child("bindTimeoutSeconds"), *args.BindTimeoutSeconds, 1, 86400)
-			profile.BindTimeout = time.Duration(*args.BindTimeoutSeconds) * time.Second
+			if *args.BindTimeoutSeconds < 0 {
+				p.invalid(at.Child("bindTimeoutSeconds"), *args.BindTimeoutSeconds, "must not be negative")
+			}
+			profile.BindTimeout = time.Duration(min(*args.BindTimeoutSeconds, int64(math.MaxInt64/time.Second))) * time.Second
 		}
 		if len(args.Shape) > 0 {
 			p.unsupported(at.Child("shape"), "nodes are not scored by the capacity of their volumes")

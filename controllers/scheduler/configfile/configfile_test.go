@@ -58,7 +58,7 @@ profiles:
   - name: DefaultPreemption
     args: {minCandidateNodesPercentage: 20, minCandidateNodesAbsolute: 5}
   - name: VolumeBinding
-    args: {bindTimeoutSeconds: 30}
+    args: {bindTimeoutSeconds: 9223372036854775807}
   - name: NodeAffinity
     args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: Exists}]}]}}}
 `))
@@ -78,7 +78,7 @@ profiles:
 		t.Error(got)
 	}
 	if !packing.IgnoredGroups.Has("example.com") || packing.RequiredWeight != 7 || !packing.IgnorePreferred || !packing.ListDefaulting ||
-		len(packing.DefaultConstraints) != 1 || len(packing.Balanced) != 3 || packing.MinCandidatePercentage != 20 || packing.MinCandidates != 5 || packing.BindTimeout != 30*time.Second || packing.AddedAffinity == nil {
+		len(packing.DefaultConstraints) != 1 || len(packing.Balanced) != 3 || packing.MinCandidatePercentage != 20 || packing.MinCandidates != 5 || packing.BindTimeout < 290*365*24*time.Hour || packing.AddedAffinity == nil {
 		t.Errorf("got %+v", packing)
 	}
 }
@@ -147,8 +147,8 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"what the manager has", header + "leaderElection: {leaderElect: true}\nclientConnection: {qps: 5}\n", []string{":3: leaderElection: Forbidden", ":4: clientConnection: Forbidden"}},
 		{"arguments of other plugins", header + "profiles:\n- pluginConfig:\n  - name: DynamicResources\n    args: {filterTimeout: 5s}\n", []string{
 			":5: profiles[0].pluginConfig[0].name: Forbidden: unsupported: DynamicResources has no arguments here"}},
-		{"arguments of volumes", header + "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {bindTimeoutSeconds: 0, shape: [{utilization: 0, score: 1}]}\n", []string{
-			":6: profiles[0].pluginConfig[0].args.bindTimeoutSeconds: Invalid value: 0: must be from 1 to 86400",
+		{"arguments of volumes", header + "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {bindTimeoutSeconds: -1, shape: [{utilization: 0, score: 1}]}\n", []string{
+			":6: profiles[0].pluginConfig[0].args.bindTimeoutSeconds: Invalid value: -1: must not be negative",
 			":6: profiles[0].pluginConfig[0].args.shape: Forbidden: unsupported: nodes are not scored"}},
 		{"arguments", header + `profiles:
 - pluginConfig:
