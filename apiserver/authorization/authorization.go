@@ -1,8 +1,8 @@
 // Package authorization owns the authorizers of requests and the rules that users
 // have without roles.
 //
-// The authorizer is a union: members of system:masters are allowed everything;
-// then the modes of the flag --authorization-mode, or the authorizers of the file
+// The authorizer is a union: members of system:masters are allowed everything, and the
+// program that the server is part of has its grants; then the modes of the flag --authorization-mode, or the authorizers of the file
 // --authorization-config, decide in their order. Without either, the rules of [Basic],
 // of [Nodes] and the grants to components are allowed.
 package authorization
@@ -104,6 +104,9 @@ func (a *Authorizers) construct(mode authzconfig.AuthorizerType) error {
 // unite makes the union of the listed authorizers.
 func (a *Authorizers) unite(listed []authzconfig.AuthorizerConfiguration) (*united, error) {
 	members := []member{{"system:masters", "system:masters", masters()}}
+	if len(a.config.Own) > 0 {
+		members = append(members, member{"system:own", "system:own", a.config.Own})
+	}
 	if len(listed) == 0 {
 		members = append(members,
 			member{"Basic", "Basic", Basic()},

@@ -52,6 +52,8 @@ type Config struct {
 	Webhook WebhookConfig
 	// Components are the grants to components, without a mode and with RBAC.
 	Components Grants
+	// Own are the grants to the program that the server is part of, in every mode.
+	Own Grants
 }
 
 // WebhookConfig is the configuration of the mode Webhook by flags.

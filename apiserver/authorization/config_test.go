@@ -15,6 +15,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -69,6 +70,33 @@ func decide(t *testing.T, a Authorizer, name string) authorizer.Decision {
 		t.Log(err)
 	}
 	return decision
+}
+
+func TestOwnGrantsApplyInEveryMode(t *testing.T) {
+	hook := &reviewer{}
+	hook.allowed.Store(&[]string{})
+	policies := filepath.Join(t.TempDir(), "policies")
+	if err := os.WriteFile(policies, []byte(`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"jane","resource":"pods","apiGroup":"*","namespace":"*"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	webhook := WebhookConfig{File: hook.kubeconfig(t), Version: "v1"}
+	for _, config := range []Config{
+		{},
+		{Modes: []string{Webhook}, Webhook: webhook},
+		{Modes: []string{ABAC}, PolicyFile: policies},
+		{Modes: []string{AlwaysDeny}},
+	} {
+		config.Own = Grants{{User: "own", Rules: []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}}}}
+		a, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]authorizer.Decision{"own": authorizer.DecisionAllow, "other": authorizer.DecisionNoOpinion} {
+			if got := decide(t, a, name); got != want {
+				t.Errorf("%v: %s: %v, want %v", config.Modes, name, got, want)
+			}
+		}
+	}
 }
 
 func TestTheModeWebhookAsksTheServerOfTheFlags(t *testing.T) {

@@ -68,7 +68,7 @@ func New(c Config) (*Cluster, error) {
 	if len(c.Server.ServiceAccounts.Issuers) == 0 {
 		c.Server.ServiceAccounts.Issuers = []string{tokenIssuer}
 	}
-	c.Server.Authorization.Components = append(c.Server.Authorization.Components,
+	c.Server.Authorization.Own = append(c.Server.Authorization.Own,
 		authorization.Grant{User: pki.UpClient, Rules: append(dnsRules(), podAccessRules()...)})
 	if err := GrantComponents(c.Server); err != nil {
 		return nil, err
