@@ -39,7 +39,7 @@ func DefaultRoles(of release.Release) ([]DefaultRole, error) { return parsePolic
 
 func parsePolicy(table string, of release.Release) ([]DefaultRole, error) {
 	var roles []DefaultRole
-	absent := false // of the release is the role of the present line
+	absent := false // reports whether the release lacks the role of this line
 	for i, line := range strings.Split(table, "\n") {
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {

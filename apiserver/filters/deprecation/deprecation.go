@@ -27,7 +27,7 @@ import (
 type Versions struct {
 	release releases.Release
 	table   *releases.Table
-	// silent are those of which the release does not warn, by whether it does not.
+	// silent are the deprecated versions; true if the release does not warn of them.
 	silent map[schema.GroupVersionResource]bool
 }
 

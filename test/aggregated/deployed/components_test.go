@@ -102,8 +102,8 @@ var _ = Describe("a fleet with components", func() {
 	})
 })
 
-// startExternalEtcd starts an etcd outside of the host cluster, which lets in who has a
-// certificate of an authority, and returns its URL.
+// startExternalEtcd starts an etcd outside of the host cluster, which accepts clients
+// with a certificate of an authority, and returns its URL.
 func startExternalEtcd(ctx context.Context) (string, *launch.Authority) {
 	GinkgoHelper()
 	program, err := launch.Peer("etcd")
@@ -162,7 +162,7 @@ func startCertManager(ctx context.Context) {
 }
 
 // servedCertificates returns the serial numbers of the certificates that the API servers
-// show to who connects.
+// present to clients.
 func servedCertificates(ctx context.Context) []string {
 	GinkgoHelper()
 	pods, err := hostClient.CoreV1().Pods("svc-system").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=svc-apiserver"})
