@@ -93,6 +93,22 @@ func TestResetFindsWhatTheJoinConfigured(t *testing.T) {
 	if got, want := leavings(before), (containerd.Leavings{Dir: "/var/lib/svclet", LogsDir: "/var/log/pods", Cgroup: "/kubepods"}); got != want {
 		t.Errorf("without a command line it removes %+v, want %+v", got, want)
 	}
+	// A release that did not write the command line has joined.
+	for file, content := range map[string]string{files.Connection(): "", files.Configuration(): "apiVersion: svclet.config.k8s.io/v1beta1\nkind: SvcletConfiguration\npodLogsDir: /data/logs\n"} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configured, err := joinedSettings(files, "", none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := leavings(configured).LogsDir; got != "/data/logs" {
+		t.Errorf("without a command line it removes the logs in %s, not those of the configuration file", got)
+	}
+	if got := adviceAfterFailure(files, configured); got != "run it again, or restart the machine" {
+		t.Errorf("it advises to %s", got)
+	}
 	args := []string{"--root-dir=/data/svclet", "--container-runtime-endpoint=unix:///run/c.sock", "--cgroup-driver=systemd", "--cgroup-root=/node"}
 	if err := files.WriteArguments(args); err != nil {
 		t.Fatal(err)
@@ -104,6 +120,9 @@ func TestResetFindsWhatTheJoinConfigured(t *testing.T) {
 	want := containerd.Leavings{Dir: "/data/svclet", LogsDir: "/var/log/pods", Endpoint: "unix:///run/c.sock", Cgroup: "/node.slice/node-kubepods.slice"}
 	if got := leavings(joined); got != want {
 		t.Errorf("it removes %+v, want %+v", got, want)
+	}
+	if got := adviceAfterFailure(files, joined); !strings.Contains(got, "remove --container-runtime-endpoint from "+files.ArgumentsFile()) {
+		t.Errorf("it advises to %s", got)
 	}
 	if other, err := joinedSettings(files, "/other", none); err != nil || other.RootDir != "/other" {
 		t.Errorf("--root-dir is not in force: %v", err)

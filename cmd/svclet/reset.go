@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -40,7 +41,7 @@ confirmation. The Node stays in the cluster until "svc kubectl delete node NAME"
 		}
 		pods, err := reset(cmd.Context(), files, settings)
 		if err != nil {
-			return fmt.Errorf("not all could be cleaned up; run it again, or restart the machine: %w", err)
+			return fmt.Errorf("not all could be cleaned up; %s: %w", adviceAfterFailure(files, settings), err)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "svclet, its container runtime and its pods (%d) have been removed\n", pods)
 		if _, err := os.Stat(files.Configuration()); err == nil {
@@ -51,12 +52,29 @@ confirmation. The Node stays in the cluster until "svc kubectl delete node NAME"
 	return cmd
 }
 
-// joinedSettings returns the settings of svclet with the command line of the join, or the
-// defaults, and with another root directory if rootDir names one.
+// adviceAfterFailure returns what the user can do if not all could be cleaned up.
+func adviceAfterFailure(files join.Files, s *config.Settings) string {
+	if endpoint := s.Configuration.ContainerRuntimeEndpoint; endpoint != "" {
+		return fmt.Sprintf("run it again while the container runtime at %s runs; if that is gone for good, remove --container-runtime-endpoint from %s, and containerRuntimeEndpoint from the configuration file, before",
+			endpoint, files.ArgumentsFile())
+	}
+	return "run it again, or restart the machine"
+}
+
+// joinedSettings returns the settings of svclet with the command line of the join, or else
+// with its configuration file or the defaults, and with another root directory if rootDir
+// names one.
 func joinedSettings(files join.Files, rootDir string, getenv func(string) string) (*config.Settings, error) {
 	args, err := files.ReadArguments()
 	if err != nil {
 		return nil, err
+	}
+	if args == nil && files.Joined() { // by a release that did not write the command line
+		if _, err := os.Stat(files.Configuration()); err == nil {
+			args = []string{"--config=" + files.Configuration()}
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
 	if rootDir != "" {
 		args = append(args, "--root-dir="+rootDir)

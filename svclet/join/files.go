@@ -35,9 +35,9 @@ func (f Files) Authority() string  { return filepath.Join(f.Dir, "ca.crt") }
 // Configuration is the configuration file, which an administrator may change.
 func (f Files) Configuration() string { return filepath.Join(f.Dir, "svclet.yaml") }
 
-// arguments has the command line of svclet, with which a reset finds what svclet has
+// ArgumentsFile has the command line of svclet, with which a reset finds what svclet has
 // made.
-func (f Files) arguments() string { return filepath.Join(f.Dir, "arguments.json") }
+func (f Files) ArgumentsFile() string { return filepath.Join(f.Dir, "arguments.json") }
 
 // Joined reports whether the machine has joined a cluster.
 func (f Files) Joined() bool {
@@ -141,12 +141,12 @@ func (f Files) WriteArguments(args []string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(f.arguments(), append(content, '\n'), 0o600)
+	return os.WriteFile(f.ArgumentsFile(), append(content, '\n'), 0o600)
 }
 
 // ReadArguments returns the command line that was written; nil if none was.
 func (f Files) ReadArguments() (args []string, err error) {
-	content, err := os.ReadFile(f.arguments())
+	content, err := os.ReadFile(f.ArgumentsFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -154,7 +154,7 @@ func (f Files) ReadArguments() (args []string, err error) {
 		err = json.Unmarshal(content, &args)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.arguments(), err)
+		return nil, fmt.Errorf("%s: %w", f.ArgumentsFile(), err)
 	}
 	return args, nil
 }
@@ -166,7 +166,7 @@ func (f Files) Remove() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	paths := []string{f.Bootstrap(), f.Connection(), f.Authority(), f.arguments()}
+	paths := []string{f.Bootstrap(), f.Connection(), f.Authority(), f.ArgumentsFile()}
 	if slices.Contains([]string{configuration, connectedConfiguration, fleetConfiguration}, string(content)) {
 		paths = append(paths, f.Configuration())
 	}
