@@ -126,7 +126,7 @@ func (m *Manager) sync(ctx context.Context) (evicted bool) {
 		starved = m.decide(summary)
 	}
 	if limited := m.evictLimited(summary); len(limited) > 0 {
-		return m.awaitRelease(ctx, limited, immediate)
+		return m.awaitRelease(ctx, limited, nil, immediate)
 	}
 	if starved == nil {
 		return false
@@ -229,7 +229,7 @@ func (m *Manager) evictOne(ctx context.Context, summary *statsapi.Summary, starv
 		m.o.Measured(string(starved.Threshold.Signal), m.o.Clock.Since(at.Time.Time))
 	}
 	m.evict(p.UID, e)
-	return m.awaitRelease(ctx, []types.UID{p.UID}, grace)
+	return m.awaitRelease(ctx, []types.UID{p.UID}, starved, grace)
 }
 
 func (m *Manager) evict(uid types.UID, e pod.Eviction) {
@@ -237,9 +237,11 @@ func (m *Manager) evict(uid types.UID, e pod.Eviction) {
 	m.o.Pods.Evict(uid, e)
 }
 
-// awaitRelease waits until the node has got back what evicted pods used, and reports
-// whether it has. It waits for their grace period, in seconds, and [cleanupTimeout].
-func (m *Manager) awaitRelease(ctx context.Context, uids []types.UID, grace int64) bool {
+// awaitRelease waits until the node has got back what evicted pods used, and reports whether
+// the node is to be measured then: also before, when another hard threshold than that of
+// starved, which is nil for none, is met. It waits for their grace period, in seconds, and
+// [cleanupTimeout].
+func (m *Manager) awaitRelease(ctx context.Context, uids []types.UID, starved *Starved, grace int64) bool {
 	limit := m.o.Clock.Now().Add(pod.Seconds(grace) + cleanupTimeout)
 	for {
 		// At least once, so that the next summary is measured after the end of the pods.
@@ -248,13 +250,24 @@ func (m *Manager) awaitRelease(ctx context.Context, uids []types.UID, grace int6
 			return false
 		case <-m.o.Clock.After(cleanupPeriod):
 		}
-		if uids = slices.DeleteFunc(uids, m.o.Pods.Released); len(uids) == 0 {
+		if uids = slices.DeleteFunc(uids, m.o.Pods.Released); len(uids) == 0 || m.probe(ctx) && m.starvesOtherwise(ctx, starved) {
 			return true
 		}
 		if m.o.Clock.Now().After(limit) {
 			return false
 		}
 	}
+}
+
+// starvesOtherwise measures, sets the node's conditions, and reports whether what has to be
+// reclaimed first is now that of another hard threshold than before.
+func (m *Manager) starvesOtherwise(ctx context.Context, before *Starved) bool {
+	summary := m.measure(ctx)
+	if summary == nil {
+		return false
+	}
+	now := m.decide(summary)
+	return now != nil && now.Threshold.Hard && (before == nil || !before.Threshold.Hard || now.Threshold.Signal != before.Threshold.Signal)
 }
 
 // limited returns the pods with storage limits that may be evicted: critical pods

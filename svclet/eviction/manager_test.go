@@ -277,3 +277,22 @@ func TestUnusedImagesStayIfTheyAreOnAnotherDisk(t *testing.T) {
 		t.Errorf("%d GiB of images are left, and dead containers are removed %d times", m.images, dead)
 	}
 }
+
+func TestAHardThresholdIsNoticedWhileAPodEndsByASoftOne(t *testing.T) {
+	m := newMachine(3)
+	m.memory, m.stuck = 3, map[types.UID]bool{"a": true}
+	conditions := &Conditions{}
+	pass := m.start(t, threshold.Settings{
+		Hard: map[string]string{"memory.available": "2Gi", "nodefs.available": "2%"},
+		Soft: map[string]string{"memory.available": "4Gi"}, SoftGrace: map[string]string{"memory.available": "1s"},
+	}, conditions)
+	pass(func() bool { m.mu.Lock(); defer m.mu.Unlock(); return len(m.evicted) == 1 })
+	began := m.clock.Now()
+	m.mu.Lock()
+	m.memory = 1
+	m.mu.Unlock()
+	pass(func() bool { return m.left() == 2 })
+	if waited := m.clock.Since(began); waited >= 15*time.Second || *m.evictions[1].Grace != 1 {
+		t.Errorf("evicts %v, the second after %s", m.evicted, waited)
+	}
+}
