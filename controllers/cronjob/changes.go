@@ -1,6 +1,7 @@
 package cronjob
 
 import (
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -26,8 +27,8 @@ type scheduled struct {
 }
 
 // at returns when the schedule of a cron job was changed; zero if it was not. For a change
-// that the controller did not see, because it did not run, it returns when it first saw
-// the cron job.
+// that the controller did not see, because it did not run, it returns when the fields'
+// manager set them, or else when it first saw the cron job.
 func (c *changes) at(key types.NamespacedName, cronJob *batchv1.CronJob, now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,14 +37,47 @@ func (c *changes) at(key types.NamespacedName, cronJob *batchv1.CronJob, now tim
 	switch known := ok && before.uid == s.uid; {
 	case known && before.schedule == s.schedule && before.zone == s.zone:
 		s.changed = before.changed
-	case known || decide.StartedByOtherSchedule(cronJob):
+	case known:
 		s.changed = now
+	case decide.StartedByOtherSchedule(cronJob):
+		s.changed = now
+		if set := lastSet(cronJob); set.After(cronJob.Status.LastScheduleTime.Time) && set.Before(now) {
+			s.changed = set
+		}
 	}
 	if c.seen == nil {
 		c.seen = map[types.NamespacedName]scheduled{}
 	}
 	c.seen[key] = s
 	return s.changed
+}
+
+// lastSet returns when the schedule or the time zone was last set, as far as managedFields
+// have it; zero if they do not. A manager that changed other fields later has a later time.
+func lastSet(cronJob *batchv1.CronJob) time.Time {
+	var schedule, zone time.Time
+	first := func(owned bool, known *time.Time, at time.Time) {
+		if owned && (known.IsZero() || at.Before(*known)) {
+			*known = at
+		}
+	}
+	for _, entry := range cronJob.ManagedFields {
+		if entry.Time == nil || entry.FieldsV1 == nil || entry.Subresource != "" {
+			continue
+		}
+		var fields struct {
+			Spec map[string]json.RawMessage `json:"f:spec"`
+		}
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue // fields of a later format, whose time is not known
+		}
+		first(fields.Spec["f:schedule"] != nil, &schedule, entry.Time.Time)
+		first(fields.Spec["f:timeZone"] != nil, &zone, entry.Time.Time)
+	}
+	if zone.After(schedule) {
+		return zone
+	}
+	return schedule
 }
 
 // forget forgets a cron job that is gone.
