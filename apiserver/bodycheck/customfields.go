@@ -22,7 +22,7 @@ import (
 // unknown fields are treated as those of kinds are. It is for the handler of custom
 // resources: definitions has the schemas.
 func CustomApplyFields(definitions apiextensionslisters.CustomResourceDefinitionLister) Check {
-	schemas := &customSchemas{definitions: definitions, cached: map[string]cachedSchema{}}
+	schemas := &customSchemas{definitions: definitions, cache: &schemaCache{schemas: map[string]cachedSchema{}}}
 	return Check{Name: "custom apply fields", Select: func(req *http.Request) Func {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || !isApply(req) || !info.IsResourceRequest || info.APIGroup == apiextensionsv1.GroupName || info.Subresource == "scale" {
@@ -66,9 +66,14 @@ func pruneCustom(object map[string]any, schema *structuralschema.Structural) []s
 // customSchemas are the schemas of custom resources, converted when they are needed.
 type customSchemas struct {
 	definitions apiextensionslisters.CustomResourceDefinitionLister
+	cache       *schemaCache
+}
 
-	mu     sync.Mutex
-	cached map[string]cachedSchema // by the definition's name and the version
+// schemaCache has no reference to the lister: the cleanup of a definition holds the cache,
+// and must not hold the definition.
+type schemaCache struct {
+	mu      sync.Mutex
+	schemas map[string]cachedSchema // by the definition's name and the version
 }
 
 // cachedSchema is the schema of a version of a definition. A definition that has
@@ -81,29 +86,36 @@ type cachedSchema struct {
 // of returns the schema of a version, or nil if unknown fields are preserved or the
 // version does not exist.
 func (c *customSchemas) of(name, version string) *structuralschema.Structural {
-	key := name + "/" + version
 	definition, err := c.definitions.Get(name)
+	if err != nil {
+		definition = nil
+	}
+	return c.cache.of(definition, name+"/"+version, version)
+}
+
+// of returns the schema of a version of a definition, which is nil if it does not exist.
+func (c *schemaCache) of(definition *apiextensionsv1.CustomResourceDefinition, key, version string) *structuralschema.Structural {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil {
-		delete(c.cached, key)
+	if definition == nil {
+		delete(c.schemas, key)
 		return nil
 	}
-	if found := c.cached[key]; found.definition.Value() == definition {
+	if found := c.schemas[key]; found.definition.Value() == definition {
 		return found.schema
 	}
 	schema := structural(definition, version)
-	c.cached[key] = cachedSchema{weak.Make(definition), schema}
+	c.schemas[key] = cachedSchema{weak.Make(definition), schema}
 	runtime.AddCleanup(definition, c.forget, key)
 	return schema
 }
 
 // forget drops the schema of a definition that is not in memory any more.
-func (c *customSchemas) forget(key string) {
+func (c *schemaCache) forget(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if found, ok := c.cached[key]; ok && found.definition.Value() == nil {
-		delete(c.cached, key)
+	if found, ok := c.schemas[key]; ok && found.definition.Value() == nil {
+		delete(c.schemas, key)
 	}
 }
 

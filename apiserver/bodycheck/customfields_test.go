@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionslisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
@@ -81,7 +82,7 @@ func TestUnknownFieldsOfAppliedCustomResourcesFollowTheFieldValidation(t *testin
 		{"Warn drops them with a warning for each", "v1", "fieldValidation=Warn", body, 200, pruned, unknown},
 		{
 			"Strict names duplicate fields, too", "v1", "fieldValidation=Strict", `{"apiVersion":"example.com/v1","spec":{"size":1,"size":2,"sise":2}}`, 400,
-			`strict decoding error: yaml: unmarshal errors: line 1: key "size" already set in map, unknown field "spec.sise"`, nil,
+			`strict decoding error: duplicate field "spec.size", unknown field "spec.sise"`, nil,
 		},
 		{"Warn is the default", "v1", "", body, 200, pruned, unknown},
 		{"Ignore drops them", "v1", "fieldValidation=Ignore", body, 200, pruned, nil},
@@ -132,19 +133,39 @@ func TestAnAppliedCustomResourceIsComparedWithTheNewestSchema(t *testing.T) {
 	}
 }
 
+func TestDefinitionsAreFreedWithTheirLister(t *testing.T) {
+	kept := func() weak.Pointer[apiextensionsv1.CustomResourceDefinition] {
+		definition := widgetDefinition("size")
+		definitions := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+		if err := definitions.Add(definition); err != nil {
+			t.Fatal(err)
+		}
+		schemas := &customSchemas{definitions: apiextensionslisters.NewCustomResourceDefinitionLister(definitions), cache: &schemaCache{schemas: map[string]cachedSchema{}}}
+		if schemas.of("widgets.example.com", "v1") == nil {
+			t.Fatal("no schema")
+		}
+		return weak.Make(definition)
+	}()
+	for deadline := time.Now().Add(time.Minute); kept.Value() != nil; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatal("the definition is kept")
+		}
+	}
+}
+
 func TestTheSchemaOfADefinitionThatIsDeletedIsDropped(t *testing.T) {
 	definitions := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	if err := definitions.Add(widgetDefinition("size")); err != nil {
 		t.Fatal(err)
 	}
-	schemas := &customSchemas{definitions: apiextensionslisters.NewCustomResourceDefinitionLister(definitions), cached: map[string]cachedSchema{}}
+	schemas := &customSchemas{definitions: apiextensionslisters.NewCustomResourceDefinitionLister(definitions), cache: &schemaCache{schemas: map[string]cachedSchema{}}}
 	if schemas.of("widgets.example.com", "v1") == nil {
 		t.Fatal("no schema")
 	}
 	kept := func() int {
-		schemas.mu.Lock()
-		defer schemas.mu.Unlock()
-		return len(schemas.cached)
+		schemas.cache.mu.Lock()
+		defer schemas.cache.mu.Unlock()
+		return len(schemas.cache.schemas)
 	}
 	runtime.GC()
 	if kept() != 1 {
