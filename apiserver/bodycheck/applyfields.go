@@ -71,9 +71,17 @@ func treatUnknown(req *http.Request, unknown []string) error {
 	return nil
 }
 
-// duplicates returns a text for the duplicate fields of an object in YAML, or JSON, which
+// duplicates returns texts for the duplicate fields of an object in YAML, or JSON, which
 // the handler does not see if the object is written again.
 func duplicates(body []byte) []string {
+	var object map[string]any
+	if found, err := kjson.UnmarshalStrict(body, &object); err == nil {
+		var texts []string
+		for _, duplicate := range found {
+			texts = append(texts, duplicate.Error())
+		}
+		return texts
+	}
 	if _, err := yaml.YAMLToJSONStrict(body); err != nil {
 		return []string{strings.Join(strings.Fields(err.Error()), " ")} // a header has no lines
 	}

@@ -41,8 +41,12 @@ func TestUnknownFieldsOfApplyFollowTheFieldValidation(t *testing.T) {
 			400, "spec.replicas: Invalid value: 4294967297: must fit in 32 bits", nil,
 		},
 		{
-			"Strict names duplicate fields, too", "fieldValidation=Strict", `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":1,"replicas":2,"bogus":1}}`,
-			400, `strict decoding error: yaml: unmarshal errors: line 1: key "replicas" already set in map, unknown field "spec.bogus"`, nil,
+			"Strict names duplicate fields, too", "fieldValidation=Strict", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"c"},"spec":{"replicas":1,"replicas":2,"bogus":1}}`,
+			400, `strict decoding error: duplicate field "spec.replicas", unknown field "spec.bogus"`, nil,
+		},
+		{
+			"escapes of JSON that YAML does not have are no duplicates", "", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"c","annotations":{"a":"\ud83d\ude00"}},"bogus":1}`,
+			200, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"annotations":{"a":"😀"},"name":"c"}}`, []string{`unknown field "bogus"`},
 		},
 		{
 			"Warn warns of duplicate fields in YAML, too", "", "apiVersion: apps/v1\nkind: Deployment\nbogus: 1\nspec:\n  replicas: 1\n  replicas: 2\n",
