@@ -42,6 +42,7 @@ func FuzzFile(f *testing.F) {
 			f.Add("apiVersion: "+k.GroupVersion().String()+"\nkind: "+k.Kind+"\n"+kind+"\n", 37)
 		}
 	}
+	f.Add("kind: CronJobList\nitems:\n- apiVersion: batch/v1beta1\n  kind: CronJob\n", 25) // a list without a version
 	f.Fuzz(func(t *testing.T, text string, release int) {
 		c := &Converter{Table: table, Release: releases.Release(release)}
 		after, outcomes, err := c.File("m.yaml", text)

@@ -248,16 +248,18 @@ func (d *Document) objects(n *yaml.Node) []*yaml.Node {
 	}
 	var all []*yaml.Node
 	typed := typedList{node: n}
+	version := Text(n, "apiVersion")
+	isTyped := kind != "List" && version != ""
 	for _, item := range items.Content {
-		if Get(item, "kind") == nil && item.Kind == yaml.MappingNode && kind != "List" {
-			item.Content = append([]*yaml.Node{String("apiVersion"), String(Text(n, "apiVersion")), String("kind"), String(strings.TrimSuffix(kind, "List"))}, item.Content...)
+		if Get(item, "kind") == nil && item.Kind == yaml.MappingNode && isTyped {
+			item.Content = append([]*yaml.Node{String("apiVersion"), String(version), String("kind"), String(strings.TrimSuffix(kind, "List"))}, item.Content...)
 			typed.added = append(typed.added, item)
 		}
 		objects := d.objects(item)
 		typed.items = append(typed.items, objects...)
 		all = append(all, objects...)
 	}
-	if kind != "List" {
+	if isTyped {
 		d.lists = append(d.lists, typed)
 	}
 	return all
