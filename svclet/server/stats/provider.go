@@ -75,6 +75,8 @@ type Provider struct {
 	sampled time.Time
 	rated   bool      // the last sample had a previous one
 	last    [2]answer // everything; CPU and memory only
+
+	latest atomic.Pointer[statsapi.Summary] // of everything; nil before the first
 }
 
 type answer struct {
@@ -129,6 +131,9 @@ func (p *Provider) find(ctx context.Context, only, rates bool) (*statsapi.Summar
 	p.sampled, p.rated = p.o.Clock.Now(), sampled
 	p.rates.forget(p.sampled.Add(-longest))
 	*slot = answer{summary, p.sampled, sampled}
+	if !only {
+		p.latest.Store(summary)
+	}
 	return summary, nil
 }
 

@@ -381,8 +381,12 @@ kubelet_volume_stats_capacity_bytes{namespace="default",persistentvolumeclaim="c
 # TYPE kubelet_volume_stats_used_bytes gauge
 kubelet_volume_stats_used_bytes{namespace="default",persistentvolumeclaim="claim"} 40
 `
-	if err := testutil.CollectAndCompare(provider(t, f, false).VolumeMetrics(), strings.NewReader(want)); err != nil {
-		t.Error(err)
+	p := provider(t, f, false)
+	summary(t, f, p, false)
+	f.clock.Step(time.Minute)
+	asked := f.asked
+	if err := testutil.CollectAndCompare(p.VolumeMetrics(), strings.NewReader(want)); err != nil || f.asked != asked {
+		t.Errorf("the runtime is asked %d times: %v", f.asked-asked, err)
 	}
 }
 

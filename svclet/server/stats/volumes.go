@@ -1,10 +1,7 @@
 package stats
 
 import (
-	"context"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
@@ -22,7 +19,8 @@ var (
 	volumeInodesUsed = describe("kubelet_volume_stats_inodes_used", "[ALPHA] Number of used inodes in the volume", claimLabels)
 )
 
-// VolumeMetrics returns the metrics of the volumes of claims.
+// VolumeMetrics returns the metrics of the volumes of claims, as of the last summary: a volume
+// that does not answer keeps no other metric from being collected.
 func (p *Provider) VolumeMetrics() prometheus.Collector { return volumes{p} }
 
 type volumes struct{ p *Provider }
@@ -36,12 +34,9 @@ func (volumes) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. A volume that several pods use is counted once.
 func (v volumes) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	s, err := v.p.find(ctx, false, false)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to get the statistics of volumes for /metrics")
-		return
+	s := v.p.latest.Load()
+	if s == nil {
+		return // nothing has been measured
 	}
 	seen := map[statsapi.PVCReference]bool{}
 	for i := range s.Pods {
