@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/objects"
 )
 
 // tokenMaxAge is the age at which a token is renewed at the latest: kubelet's. A shorter one
@@ -63,7 +65,7 @@ func (t *tokens) forget(uid types.UID) {
 // token returns a token of the pod's service account that is bound to the pod. It is kept
 // until its renewal is due and, if the renewal fails, until it expires.
 func (p *publication) token(ctx context.Context, wanted storagev1.TokenRequest) (authenticationv1.TokenRequestStatus, error) {
-	key := tokenKey{p.Pod.UID, p.Pod.Spec.ServiceAccountName, wanted.Audience, ptr.Deref(wanted.ExpirationSeconds, 0)}
+	key := tokenKey{p.Pod.UID, objects.AccountOf(p.Pod), wanted.Audience, ptr.Deref(wanted.ExpirationSeconds, 0)}
 	now := p.o.Clock.Now()
 	held, found := p.tokens.get(key)
 	if found && now.Before(held.renew) {
@@ -76,7 +78,7 @@ func (p *publication) token(ctx context.Context, wanted storagev1.TokenRequest) 
 	if wanted.Audience != "" {
 		request.Spec.Audiences = []string{wanted.Audience}
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.Pod.Namespace, Name: p.Pod.Spec.ServiceAccountName}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.Pod.Namespace, Name: key.account}}
 	err := p.o.Client.SubResource("token").Create(ctx, account, request)
 	switch {
 	case err == nil:

@@ -44,7 +44,7 @@ type token struct {
 // expires. When the renewal is due, Options.Changed is called with the pod if it
 // is registered.
 func (s *Store) Token(ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection) (string, error) {
-	key := tokenKey{pod: pod.UID, account: accountOf(pod), audience: source.Audience}
+	key := tokenKey{pod: pod.UID, account: AccountOf(pod), audience: source.Audience}
 	if source.ExpirationSeconds != nil {
 		key.seconds = *source.ExpirationSeconds
 	}
@@ -88,7 +88,7 @@ func (s *Store) issue(ctx context.Context, pod *corev1.Pod, source *corev1.Servi
 	if source.Audience != "" {
 		request.Spec.Audiences = []string{source.Audience}
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: accountOf(pod)}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: AccountOf(pod)}}
 	if err := s.Client.SubResource("token").Create(unlogged(ctx), account, request); err != nil {
 		return nil, err
 	}
@@ -98,9 +98,9 @@ func (s *Store) issue(ctx context.Context, pod *corev1.Pod, source *corev1.Servi
 	}, nil
 }
 
-// accountOf returns the name of a pod's service account. A pod that an API server without the
+// AccountOf returns the name of a pod's service account. A pod that an API server without the
 // admission plugin ServiceAccount has stored may name none.
-func accountOf(pod *corev1.Pod) string { return cmp.Or(pod.Spec.ServiceAccountName, "default") }
+func AccountOf(pod *corev1.Pod) string { return cmp.Or(pod.Spec.ServiceAccountName, "default") }
 
 // renewal returns when a new token is to be renewed.
 func renewal(issued *authenticationv1.TokenRequest, random float64) time.Time {
