@@ -178,8 +178,12 @@ func (e *Enforcer) check(ctx context.Context) {
 		if !t.written {
 			continue
 		}
-		if there, err := nft.Exists(ctx, t.nft); err != nil || !there {
-			klog.FromContext(ctx).Info("Rules of network policies are missing, writing them again", "family", t.family, "err", err)
+		there, err := nft.Exists(ctx, t.nft)
+		switch {
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Failed to read rules of network policies, will retry", "family", t.family)
+		case !there:
+			klog.FromContext(ctx).Info("Rules of network policies are missing, writing them again", "family", t.family)
 			t.written = false
 		}
 	}

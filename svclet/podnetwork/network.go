@@ -201,8 +201,15 @@ func (n *Network) check(ctx context.Context) {
 		n.options.Warn(NotReached, message)
 	}
 	for _, t := range n.tables {
-		if there, err := nft.Exists(ctx, t.nft); t.written != nil && (err != nil || !there) {
-			klog.FromContext(ctx).Info("Rules of the pod network are missing, writing them again", "err", err)
+		if t.written == nil {
+			continue
+		}
+		there, err := nft.Exists(ctx, t.nft)
+		switch {
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Failed to read rules of the pod network, will retry")
+		case !there:
+			klog.FromContext(ctx).Info("Rules of the pod network are missing, writing them again")
 			t.written = nil
 		}
 	}

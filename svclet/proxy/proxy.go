@@ -145,8 +145,12 @@ func (p *Proxy) check(ctx context.Context) {
 		if !t.written {
 			continue
 		}
-		if there, err := nft.Exists(ctx, t.nft); err != nil || !there {
-			klog.FromContext(ctx).Info("Service rules are missing, writing them again", "family", t.family, "err", err)
+		there, err := nft.Exists(ctx, t.nft)
+		switch {
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Failed to read service rules, will retry", "family", t.family)
+		case !there:
+			klog.FromContext(ctx).Info("Service rules are missing, writing them again", "family", t.family)
 			t.written = false
 		}
 	}
