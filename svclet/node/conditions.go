@@ -137,7 +137,7 @@ func setLacks(s *corev1.NodeStatus, lacks []Lack, now metav1.Time) {
 		case at >= 0:
 			setCondition(s, corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: lacks[at].Reason, Message: lacks[at].Message}, now)
 		case condition(s.Conditions, kind) != nil:
-			setCondition(s, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: "NothingLacks", Message: "nothing is missing any more"}, now)
+			setCondition(s, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: strings.TrimSuffix(string(kind), "Unavailable") + "Available", Message: "nothing is missing any more"}, now)
 		}
 	}
 }
