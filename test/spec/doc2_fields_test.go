@@ -62,6 +62,27 @@ var _ = Describe("Document 2, section 9: fields that the release does not have",
 		Expect(send(ctx, launch.Request{Method: "GET", Path: services + "/newer-fields"}).Body).NotTo(ContainSubstring("trafficDistribution"))
 	})
 
+	It("stay in the statuses that node agents report", func(ctx SpecContext) {
+		const nodes = "/api/v1/nodes"
+		dir, err := launch.TempDir()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(os.RemoveAll, dir)
+		withNodes := up(ctx, filepath.Join(dir, "data")) // in the default mode, Node,RBAC
+		to := func(r launch.Request) launch.Response {
+			GinkgoHelper()
+			resp, err := launch.Send(ctx, withNodes.Config, r)
+			Expect(err).NotTo(HaveOccurred())
+			return resp
+		}
+		parse(to(launch.Request{Method: "POST", Path: nodes, ContentType: "application/json", Body: `{"metadata":{"name":"n"}}`}), 201)
+		report := launch.Request{
+			Method: "PATCH", Path: nodes + "/n/status", ContentType: "application/strategic-merge-patch+json", Body: `{"status":{"runtimeHandlers":[{"name":"runc"}]}}`,
+			Header: map[string]string{"Impersonate-User": "system:node:n", "Impersonate-Group": "system:nodes"},
+		}
+		Expect(parse(to(report), 200)).To(HaveKeyWithValue("status", HaveKey("runtimeHandlers")))
+		Expect(to(launch.Request{Method: "GET", Path: nodes + "/n"}).Body).To(ContainSubstring("runtimeHandlers"))
+	})
+
 	It("of definitions of custom resources are unknown fields, too", func(ctx SpecContext) {
 		const body = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"newers.example.com"},"spec":{"group":"example.com","scope":"Namespaced",` +
 			`"names":{"plural":"newers","singular":"newer","kind":"Newer","listKind":"NewerList"},"versions":[{"name":"v1","served":true,"storage":true,` +
