@@ -77,7 +77,7 @@ var _ = Describe("a machine that joins by a token of the host", func() {
 		DeferCleanup(func() { kubectl(onFleet, "delete", "node", node) })
 		Expect(kubectl(onHost, "get", "nodes.core.svc.dev", node, "-o", "name")).To(Equal("node.core.svc.dev/" + node + "\n"))
 		_, err = machine.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rack-8"}}, metav1.CreateOptions{})
-		Expect(err).To(MatchError(ContainSubstring("may only have objects of its own name")), "nor changes it those of other machines")
+		Expect(err).To(MatchError(ContainSubstring("is not allowed to modify node")), "nor changes it those of other machines")
 
 		By("the machine at the host, where it is a user like any other")
 		atHost := launch.Kubectl{Kubeconfig: files.Connection(), Home: files.Dir}
