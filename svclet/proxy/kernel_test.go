@@ -80,6 +80,20 @@ func serveUDP(t *testing.T, address, name string) {
 	}()
 }
 
+// ask returns the answer to a packet.
+func ask(c net.Conn) string {
+	buffer := make([]byte, 16)
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second)) // of an open socket
+	if _, err := c.Write([]byte("?")); err != nil {
+		return err.Error()
+	}
+	n, err := c.Read(buffer)
+	if err != nil {
+		return err.Error()
+	}
+	return string(buffer[:n])
+}
+
 // A client of UDP that keeps its port has a flow in the kernel, which would lead its packets
 // to an endpoint that is gone, or to none.
 func TestAFlowOfUDPInTheKernelFollowsTheEndpoints(t *testing.T) {
@@ -124,18 +138,6 @@ func TestAFlowOfUDPInTheKernelFollowsTheEndpoints(t *testing.T) {
 					return
 				}
 				defer c.Close()
-				ask := func() string {
-					buffer := make([]byte, 16)
-					_ = c.SetDeadline(time.Now().Add(5 * time.Second)) // of an open socket
-					if _, err := c.Write([]byte("?")); err != nil {
-						return err.Error()
-					}
-					n, err := c.Read(buffer)
-					if err != nil {
-						return err.Error()
-					}
-					return string(buffer[:n])
-				}
 				endpoints := p.options.Services.EndpointSlices()
 				for _, err := range []error{p.options.Services.Services().Replace([]any{names}, ""), endpoints.Replace([]any{at(test.first)}, "")} {
 					if err != nil {
@@ -145,7 +147,7 @@ func TestAFlowOfUDPInTheKernelFollowsTheEndpoints(t *testing.T) {
 				if !p.sync(t.Context()) {
 					t.Error(p.Problem())
 				}
-				if got := ask(); got != "first" {
+				if got := ask(c); got != "first" {
 					t.Errorf("before the change: %q", got)
 				}
 				if err := endpoints.Update(at(test.next)); err != nil {
@@ -154,7 +156,7 @@ func TestAFlowOfUDPInTheKernelFollowsTheEndpoints(t *testing.T) {
 				if !p.sync(t.Context()) {
 					t.Error(p.Problem())
 				}
-				if got := ask(); got != "next" {
+				if got := ask(c); got != "next" {
 					t.Errorf("the same client, after the endpoint is another one: %q", got)
 				}
 

@@ -3,7 +3,6 @@ package volume
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,9 +102,13 @@ func TestAHelperOfMountThatHangsIsNotAwaited(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- runMount(ctx, "-t", "nfs") }()
-	var content []byte
-	for err := error(fs.ErrNotExist); err != nil; content, err = os.ReadFile(file) {
-		must(t, t.Context().Err())
+	content, err := os.ReadFile(file)
+	for ; err != nil; content, err = os.ReadFile(file) {
+		select {
+		case err := <-ended:
+			t.Fatalf("ended before the helper ran: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	must(t, err)
