@@ -76,6 +76,9 @@ func (n *Node) ready() bool {
 // sync computes the status once and updates the API server.
 func (n *Node) sync(ctx context.Context) error {
 	known := n.current()
+	if n.o.Register && !n.registered {
+		known = nil // the watch may have shown an existing Node, which is adopted first
+	}
 	base := known
 	if base == nil {
 		// Events about its conditions have been recorded already.

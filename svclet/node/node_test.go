@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ type fixture struct {
 	t      *testing.T
 	server *apifake.Server
 	events *record.FakeRecorder
+	// stop ends Run, and waits for its end.
+	stop func()
 
 	lock    sync.Mutex
 	runtime RuntimeStatus
@@ -62,7 +65,8 @@ func start(t *testing.T, server *apifake.Server, change ...func(*Options)) *fixt
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait() })
+	r.stop = func() { cancel(); running.Wait() }
+	t.Cleanup(r.stop)
 	return r
 }
 
@@ -177,6 +181,24 @@ func TestAnExistingNodeIsAdopted(t *testing.T) {
 	})
 }
 
+func TestANodeThatTheWatchHasShownIsAdopted(t *testing.T) {
+	server := apifake.New(t)
+	server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"kubernetes.io/hostname": "old"}}})
+	var shown atomic.Bool
+	server.Fail(func(req apifake.Request) error {
+		if req.Resource == "nodes" && req.Verb == "create" && !shown.Load() {
+			return apierrors.NewServiceUnavailable("not yet")
+		}
+		return nil
+	})
+	r := start(t, server)
+	r.await("the watch has shown it", r.Known)
+	shown.Store(true)
+	if l := r.awaitReady(corev1.ConditionTrue).Labels; l["kubernetes.io/hostname"] != "host" {
+		t.Errorf("labels %v", l)
+	}
+}
+
 func TestAnExternalCloudCompletesTheNode(t *testing.T) {
 	server := apifake.New(t)
 	r := start(t, server, func(o *Options) { o.ExternalCloud, o.IPs = true, []net.IP{net.IPv4zero} })
@@ -189,6 +211,7 @@ func TestAnExternalCloudCompletesTheNode(t *testing.T) {
 		t.Errorf("annotations %v", given)
 	}
 	written := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "203.0.113.1"}}}}
+	r.stop() // only the goroutine of Run may describe the node
 	if after := r.describe(t.Context(), written); !slices.Equal(after.Status.Addresses, written.Status.Addresses) {
 		t.Errorf("the controller's addresses have become %v", after.Status.Addresses)
 	}
