@@ -12,16 +12,20 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 
 	"svc.dev/svc/apiserver/admission/plugins"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/encryption"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/host"
 	"svc.dev/svc/apiserver/hostcerts"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
+	"svc.dev/svc/internal/releases"
 )
 
 // Options are the API server's settings. New sets the defaults; the zero value of a
@@ -248,7 +252,13 @@ func New() *Options {
 		Release:       release.Default,
 		SharedStorage: true,
 	}
-	o.Admission = newAdmission(plugins.Settings{Tolerations: o.Tolerations, Release: func() release.Release { return o.Release }})
+	o.Admission = newAdmission(plugins.Settings{
+		Tolerations: o.Tolerations,
+		Release:     func() release.Release { return o.Release },
+		Gates: func() (featuregate.FeatureGate, error) {
+			return gates.At(releases.Release(o.Release.Minor), utilfeature.DefaultFeatureGate)
+		},
+	})
 	return o
 }
 

@@ -35,7 +35,7 @@ func (p *subject) Validate(_ context.Context, a admission.Attributes, _ admissio
 	if !ok || a.GetSubresource() != "" || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return nil
 	}
-	request, err := parse(csr.Spec.Request)
+	request, err := Parse(csr.Spec.Request)
 	if err != nil {
 		return admission.NewForbidden(a, fmt.Errorf("failed to parse CSR: %w", err))
 	}
@@ -45,7 +45,9 @@ func (p *subject) Validate(_ context.Context, a admission.Attributes, _ admissio
 	return nil
 }
 
-func parse(data []byte) (*x509.CertificateRequest, error) {
+// Parse returns the request of a CertificateSigningRequest, in PEM. Its signature is not
+// checked.
+func Parse(data []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")

@@ -11,7 +11,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"svc.dev/svc/apiserver/admission/certificates"
+	authnode "svc.dev/svc/apiserver/authorization/node"
 )
+
+// ownCertificate returns an error if a request for a node's client or serving certificate has
+// the common name of another node. A machine of a fleet is a user with a name of its own.
+func ownCertificate(node, username string, csr *certificatesv1.CertificateSigningRequest) error {
+	if name := csr.Spec.SignerName; name != certificatesv1.KubeletServingSignerName && name != certificatesv1.KubeAPIServerClientKubeletSignerName {
+		return nil
+	}
+	request, err := certificates.Parse(csr.Spec.Request)
+	if err != nil {
+		return fmt.Errorf("unable to parse csr: %w", err)
+	}
+	if name := request.Subject.CommonName; name != authnode.UserPrefix+node && name != username {
+		return fmt.Errorf("can only create a node CSR with CN=%s", authnode.UserPrefix+node)
+	}
+	return nil
+}
 
 // certificateRequest returns an error unless a request for a certificate is for a pod of
 // the node, with the pod's service account, and the pod has a volume with a certificate of

@@ -2,6 +2,12 @@ package noderestriction
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"strings"
 	"testing"
 
@@ -83,4 +89,50 @@ func TestANodeRequestsCertificatesOfItsPodsOnly(t *testing.T) {
 	if got := admit(t, admission.Update, "", r, r); got != "unexpected operation UPDATE" {
 		t.Errorf("an update: %q", got)
 	}
+}
+
+func TestANodeRequestsCertificatesOfItselfOnly(t *testing.T) {
+	for _, test := range []struct {
+		rule, signer, name string
+		unchecked          bool
+		want               string
+	}{
+		{rule: "a client certificate of its own", signer: certificatesv1.KubeAPIServerClientKubeletSignerName, name: "system:node:a"},
+		{rule: "a serving certificate of its own", signer: certificatesv1.KubeletServingSignerName, name: "system:node:a"},
+		{rule: "another node's client certificate", signer: certificatesv1.KubeAPIServerClientKubeletSignerName, name: "system:node:b", want: "can only create a node CSR with CN=system:node:a"},
+		{rule: "another node's serving certificate", signer: certificatesv1.KubeletServingSignerName, name: "system:node:b", want: "can only create a node CSR with CN=system:node:a"},
+		{rule: "another node's serving certificate, unchecked", signer: certificatesv1.KubeletServingSignerName, name: "system:node:b", unchecked: true},
+		{rule: "another signer's", signer: "example.com/signer", name: "b"},
+		{rule: "no request", signer: certificatesv1.KubeletServingSignerName, want: "unable to parse csr: PEM block type must be CERTIFICATE REQUEST"},
+	} {
+		csr := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: test.signer, Request: []byte("x")}}
+		if test.name != "" {
+			csr.Spec.Request = request(t, test.name)
+		}
+		p := &plugin{ownCertificates: !test.unchecked}
+		err := p.Validate(t.Context(), admission.NewAttributesRecord(csr, nil, schema.GroupVersionKind{}, "", "c",
+			schema.GroupVersionResource{Resource: "certificatesigningrequests"}, "", admission.Create, nil, false,
+			&user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}}), nil)
+		got := ""
+		if err != nil {
+			_, got, _ = strings.Cut(err.Error(), "is forbidden: ")
+		}
+		if got != test.want || err != nil && !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v, want %q", test.rule, err, test.want)
+		}
+	}
+}
+
+// request returns a request for a certificate with a common name, in PEM.
+func request(t *testing.T, name string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: content})
 }

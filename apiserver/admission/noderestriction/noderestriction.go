@@ -33,10 +33,15 @@ import (
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
 const PluginName = "NodeRestriction"
 
-// Register registers the plugin.
-func Register(plugins *admission.Plugins) {
+// Register registers the plugin. Which user's certificates a node may request is checked if
+// ownCertificates reports true when the server starts.
+func Register(plugins *admission.Plugins, ownCertificates func() (bool, error)) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
-		return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete)}, nil
+		own, err := ownCertificates()
+		if err != nil {
+			return nil, err
+		}
+		return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), ownCertificates: own}, nil
 	})
 }
 
@@ -45,6 +50,8 @@ type plugin struct {
 	*admission.Handler
 	client     kubernetes.Interface
 	authorizer authorizer.Authorizer
+	// ownCertificates is whether a node may request certificates for itself only.
+	ownCertificates bool
 }
 
 var (
@@ -108,6 +115,10 @@ func (p *plugin) create(ctx context.Context, node string, a admission.Attributes
 	case *corev1.Pod:
 		if a.GetSubresource() == "" {
 			return p.mirror(ctx, node, made)
+		}
+	case *certificatesv1.CertificateSigningRequest:
+		if p.ownCertificates {
+			return ownCertificate(node, a.GetUserInfo().GetName(), made)
 		}
 	case *certificatesv1.PodCertificateRequest:
 		return p.certificateRequest(ctx, node, a, made)

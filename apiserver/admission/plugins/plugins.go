@@ -9,6 +9,7 @@ import (
 	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	"k8s.io/component-base/featuregate"
 
 	"svc.dev/svc/apiserver/admission/always"
 	"svc.dev/svc/apiserver/admission/alwayspullimages"
@@ -38,6 +39,7 @@ import (
 	"svc.dev/svc/apiserver/admission/storageprotection"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
 	"svc.dev/svc/apiserver/admission/volumelabel"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -47,6 +49,21 @@ type Settings struct {
 	Tolerations *tolerationseconds.Defaults
 	// Release returns the release that is served, once the flags are parsed.
 	Release func() release.Release
+	// Gates returns the feature gates of the release, once the flags are parsed.
+	Gates func() (featuregate.FeatureGate, error)
+}
+
+// ownCertificates reports whether nodes may request certificates for themselves only: since
+// release 1.31, which has a gate for the old behaviour.
+func (s Settings) ownCertificates() (bool, error) {
+	if s.Release().Before(release.Release{Major: 1, Minor: 31}) {
+		return false, nil
+	}
+	set, err := s.Gates()
+	if err != nil {
+		return false, err
+	}
+	return !set.Enabled(gates.AllowInsecureKubeletCertificateSigningRequests), nil
 }
 
 // Plugin declares an admission plugin.
@@ -80,6 +97,7 @@ const (
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers
 func All(s Settings) []Plugin {
 	defaultTolerations := func(plugins *admission.Plugins) { tolerationseconds.Register(plugins, s.Tolerations) }
+	nodeRestriction := func(plugins *admission.Plugins) { noderestriction.Register(plugins, s.ownCertificates) }
 	podSecurity := func(plugins *admission.Plugins) { podsecurity.Register(plugins, s.Release) }
 	return []Plugin{
 		{always.AdmitName, off, "allows everything (deprecated).", always.RegisterAdmit},
@@ -90,7 +108,7 @@ func All(s Settings) []Plugin {
 		{antiaffinity.PluginName, off, "lets pods require to be apart from others only by node.", antiaffinity.Register},
 		{limitranger.PluginName, on, "applies the defaults and limits of LimitRanges to pods and claims.", limitranger.Register},
 		{serviceaccount.PluginName, on, "gives pods a service account, its token and its pull secrets.", serviceaccount.Register},
-		{noderestriction.PluginName, on, "restricts nodes to their own Node and pods.", noderestriction.Register},
+		{noderestriction.PluginName, on, "restricts nodes to their own Node and pods.", nodeRestriction},
 		{nodetaint.PluginName, on, "taints new nodes as not ready, until they have reported that they are.", nodetaint.Register},
 		{alwayspullimages.PluginName, off, "makes containers pull their image whenever they start.", alwayspullimages.Register},
 		{imagepolicy.PluginName, off, "asks a backend whether the images of a pod may run; needs a configuration.", imagepolicy.Register},

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/component-base/featuregate"
 
 	"svc.dev/svc/apiserver/admission/admissiontest"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -105,4 +108,28 @@ func BenchmarkPodCreation(b *testing.B) {
 			(admissiontest.Request{Object: pod.DeepCopy()}).Attributes(b)
 		}
 	})
+}
+
+func TestSinceRelease131NodesRequestCertificatesOfTheirOwnOnly(t *testing.T) {
+	const gate = gates.AllowInsecureKubeletCertificateSigningRequests
+	set := featuregate.NewFeatureGate()
+	if err := set.Add(map[featuregate.Feature]featuregate.FeatureSpec{gate: {PreRelease: featuregate.Deprecated}}); err != nil {
+		t.Fatal(err)
+	}
+	s := Settings{Gates: func() (featuregate.FeatureGate, error) { return set, nil }}
+	checked := func(minor int) bool {
+		s.Release = func() release.Release { return release.Release{Major: 1, Minor: minor} }
+		own, err := s.ownCertificates()
+		return own && err == nil
+	}
+	if checked(30) || !checked(31) || !checked(37) {
+		t.Error("checked at 1.30, or not at 1.31 and 1.37")
+	}
+	if err := set.Set(string(gate) + "=true"); err != nil || checked(31) {
+		t.Errorf("checked with the gate; %v", err)
+	}
+	s.Gates = func() (featuregate.FeatureGate, error) { return nil, errors.New("x") }
+	if _, err := s.ownCertificates(); err == nil {
+		t.Error("no error without gates")
+	}
 }
