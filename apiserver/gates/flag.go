@@ -24,7 +24,7 @@ func Acts(name string) bool {
 	return slices.Contains(Own(), featuregate.Feature(name)) || fields.ActsOn(name) || release.ActsOn(name) || slices.Contains(ofLibraries, name) || slices.Contains(ofChain, featuregate.Feature(name))
 }
 
-var ofChain = []featuregate.Feature{ConstrainedImpersonation, ValidatingAdmissionPolicy, MutatingAdmissionPolicy, AllowInsecureKubeletCertificateSigningRequests}
+var ofChain = []featuregate.Feature{ConstrainedImpersonation, ValidatingAdmissionPolicy, MutatingAdmissionPolicy, AllowInsecureSvcletCertificateSigningRequests}
 
 // ofLibraries are the gates on which the libraries act.
 var ofLibraries = []string{

@@ -44,9 +44,9 @@ const (
 	ConstrainedImpersonation  featuregate.Feature = "ConstrainedImpersonation"
 	ValidatingAdmissionPolicy featuregate.Feature = "ValidatingAdmissionPolicy"
 	MutatingAdmissionPolicy   featuregate.Feature = "MutatingAdmissionPolicy"
-	// AllowInsecureKubeletCertificateSigningRequests lets nodes request certificates of other
-	// nodes' names, as before 1.31.
-	AllowInsecureKubeletCertificateSigningRequests featuregate.Feature = "AllowInsecureKubeletCertificateSigningRequests"
+	// AllowInsecureSvcletCertificateSigningRequests lets nodes request certificates of other
+	// nodes' names, as before 1.31. Kubernetes' name has Kubelet.
+	AllowInsecureSvcletCertificateSigningRequests featuregate.Feature = "AllowInsecureSvcletCertificateSigningRequests"
 )
 
 // Own returns svc's own gates.

@@ -63,7 +63,7 @@ func (s Settings) ownCertificates() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return !set.Enabled(gates.AllowInsecureKubeletCertificateSigningRequests), nil
+	return !set.Enabled(gates.AllowInsecureSvcletCertificateSigningRequests), nil
 }
 
 // Plugin declares an admission plugin.

@@ -17,6 +17,7 @@ import (
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/releases"
 )
 
 func TestEveryPluginIsRegisteredUnderItsName(t *testing.T) {
@@ -111,21 +112,22 @@ func BenchmarkPodCreation(b *testing.B) {
 }
 
 func TestSinceRelease131NodesRequestCertificatesOfTheirOwnOnly(t *testing.T) {
-	const gate = gates.AllowInsecureKubeletCertificateSigningRequests
-	set := featuregate.NewFeatureGate()
-	if err := set.Add(map[featuregate.Feature]featuregate.FeatureSpec{gate: {PreRelease: featuregate.Deprecated}}); err != nil {
+	const gate = gates.AllowInsecureSvcletCertificateSigningRequests
+	library := featuregate.NewFeatureGate()
+	if err := library.Add(map[featuregate.Feature]featuregate.FeatureSpec{gate: {PreRelease: featuregate.Deprecated}}); err != nil {
 		t.Fatal(err)
 	}
-	s := Settings{Gates: func() (featuregate.FeatureGate, error) { return set, nil }}
+	var s Settings
 	checked := func(minor int) bool {
 		s.Release = func() release.Release { return release.Release{Major: 1, Minor: minor} }
+		s.Gates = func() (featuregate.FeatureGate, error) { return gates.At(releases.Release(minor), library) }
 		own, err := s.ownCertificates()
 		return own && err == nil
 	}
 	if checked(30) || !checked(31) || !checked(37) {
 		t.Error("checked at 1.30, or not at 1.31 and 1.37")
 	}
-	if err := set.Set(string(gate) + "=true"); err != nil || checked(31) {
+	if err := library.Set(string(gate) + "=true"); err != nil || checked(31) {
 		t.Errorf("checked with the gate; %v", err)
 	}
 	s.Gates = func() (featuregate.FeatureGate, error) { return nil, errors.New("x") }
