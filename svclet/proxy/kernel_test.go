@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
@@ -49,6 +51,19 @@ func inNamespace(t *testing.T, test func(t *testing.T)) {
 		test(t)
 	}()
 	<-done
+}
+
+// newKernelProxy returns a proxy of the thread's namespace that serves what a store has; nil
+// after an error.
+func newKernelProxy(t *testing.T, store *services.Store) *Proxy {
+	p, err := New(Options{
+		Services: store, Node: "here", Zone: func() string { return "" }, Bridge: "svc0", PodRanges: func() []string { return nil },
+		Clock: clock.RealClock{}, Sysctl: func(string, string) error { return errors.ErrUnsupported },
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return p
 }
 
 // serveUDP answers datagrams at an address of the loopback interface with a name.
@@ -107,12 +122,8 @@ func TestAFlowOfUDPInTheKernelFollowsTheEndpoints(t *testing.T) {
 	} {
 		t.Run(string(test.family), func(t *testing.T) {
 			inNamespace(t, func(t *testing.T) {
-				p, err := New(Options{
-					Services: services.New(), Node: "here", Zone: func() string { return "" }, Bridge: "svc0", PodRanges: func() []string { return nil },
-					Clock: clock.RealClock{}, Sysctl: func(string, string) error { return errors.ErrUnsupported },
-				})
-				if err != nil {
-					t.Error(err)
+				p := newKernelProxy(t, services.New())
+				if p == nil {
 					return
 				}
 				serveUDP(t, test.first, "first")
@@ -173,4 +184,69 @@ func TestAFlowOfUDPInTheKernelFollowsTheEndpoints(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The kernel refuses a second verdict for the key of a map, and with it all changes of the
+// transaction.
+func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		p := newKernelProxy(t, services.New())
+		if p == nil {
+			return
+		}
+		objects, endpoints := p.options.Services.Services(), p.options.Services.EndpointSlices()
+		at := func(name, ip string, created int64, change func(*corev1.Service)) *corev1.Service {
+			s := service(name, ip)
+			s.CreationTimestamp = metav1.Unix(created, 0)
+			change(s)
+			return s
+		}
+		external := func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.9"} }
+		balancer := func(s *corev1.Service) {
+			s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24"}
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}
+		}
+		notations := func(s *corev1.Service) {
+			s.Spec.IPFamilies, s.Spec.ExternalIPs = []corev1.IPFamily{corev1.IPv6Protocol}, []string{"fd00:99::9", "FD00:99:0::9"}
+		}
+		young, old := at("young", "10.96.0.1", 20, external), at("old", "10.96.0.2", 10, external)
+		oldest, other := at("oldest", "10.96.0.3", 5, balancer), at("other", "10.96.0.4", 30, balancer)
+		step := func(what, name, want string, errs ...error) {
+			t.Helper()
+			for _, err := range errs {
+				if err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if !p.sync(t.Context()) {
+				t.Errorf("%s: %v", what, p.Problem())
+				return
+			}
+			elements, err := p.tables[0].nft.ListElements(t.Context(), "map", name)
+			if err != nil || len(elements) != 1 || !strings.Contains(elements[0].Value[0], want) {
+				t.Errorf("%s: %s are %v, want those of %s: %v", what, name, elements, want, err)
+			}
+		}
+		step("two in the first list", "external-ips", "/old/",
+			objects.Replace([]any{young, old}, ""), endpoints.Replace([]any{slice("young-1", "young", "10.244.0.5"), slice("old-1", "old", "10.244.0.6")}, ""))
+		step("the owner goes", "external-ips", "/young/", objects.Delete(old))
+		step("an older one comes", "external-ips", "/old/", objects.Add(old))
+		step("a load balancer without endpoints", "external-ips", "/old/", objects.Add(oldest), objects.Add(other))
+		step("its source ranges", "guarded-ips", "/oldest/")
+		step("it gets endpoints", "external-ips", "/oldest/", endpoints.Add(slice("oldest-1", "oldest", "10.244.0.7")))
+		step("it goes", "guarded-ips", "/other/", objects.Delete(oldest))
+		step("an address in two notations", "external-ips", "/old/", objects.Add(at("notations", "fd00:96::1", 30, notations)))
+
+		// In each sync the addresses of a service go to another one.
+		port := func(s *corev1.Service) { s.Spec.Ports[0].NodePort, s.Spec.ExternalIPs = 30080, []string{"203.0.113.8"} }
+		names := [2]string{"left", "right"}
+		if err := errors.Join(objects.Replace([]any{at("right", "10.96.0.5", 1, port)}, ""), endpoints.Replace([]any{slice("left-1", "left", "10.244.0.5"), slice("right-1", "right", "10.244.0.5")}, "")); err != nil {
+			t.Error(err)
+		}
+		step("before", "node-ports", "/right/")
+		for i := range 20 {
+			next, last := names[i%2], names[(i+1)%2]
+			step("from "+last+" to "+next, "node-ports", "/"+next+"/", objects.Add(at(next, "10.96.0.5", int64(i), port)), objects.Delete(service(last, "10.96.0.5")))
+		}
+	})
 }

@@ -166,10 +166,11 @@ type table struct {
 	written bool
 	ranges  []string
 	zone    string
-	// parts are what the table has of each service, and dirty those services that may
-	// have changed since.
-	parts map[services.Key]ruleset.Part
-	dirty map[services.Key]bool
+	// parts are what the table has of each service, owners the services that want its
+	// keys, and dirty those services that may have changed since.
+	parts  map[services.Key]ruleset.Part
+	owners ruleset.Owners
+	dirty  map[services.Key]bool
 }
 
 func (t *table) mark(k services.Key) {
@@ -189,16 +190,18 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 		t.written, t.ranges, t.zone = false, rules.PodRanges, at.Zone
 	}
 	parts := map[services.Key]ruleset.Part{}
+	var changes []ruleset.Change
 	var stale ruleset.Stale
 	if !t.written {
 		rules.Create(tx)
+		t.owners = ruleset.Owners{}
 		for _, k := range o.Services.Keys() {
 			service := o.service(k)
 			if service.Service == nil {
 				continue // it was deleted meanwhile, and is dirty
 			}
 			parts[k] = ruleset.PartOf(service, t.family, at)
-			rules.Change(tx, ruleset.Part{}, parts[k])
+			changes = append(changes, ruleset.Change{After: parts[k]})
 			stale.Add(t.parts[k], parts[k])
 		}
 	} else {
@@ -206,19 +209,21 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 			if service := o.service(k); service.Service != nil {
 				parts[k] = ruleset.PartOf(service, t.family, at)
 			}
-			rules.Change(tx, t.parts[k], parts[k])
+			changes = append(changes, ruleset.Change{Before: t.parts[k], After: parts[k]})
 			stale.Add(t.parts[k], parts[k])
 		}
 	}
-	if tx.NumOperations() == 0 {
-		t.keep(parts)
-		return 0, nil
-	}
-	if err := t.nft.Run(ctx, tx); err != nil {
-		t.written = false // what the table has is not known for sure
-		return 0, err
+	conflicts := rules.Change(tx, t.owners, changes...)
+	if tx.NumOperations() > 0 {
+		if err := t.nft.Run(ctx, tx); err != nil {
+			t.written = false // what the table has is not known for sure
+			return 0, err
+		}
 	}
 	t.keep(parts)
+	for _, c := range conflicts {
+		klog.FromContext(ctx).Info("Services have the same address and port, the oldest one gets its connections", "map", c.Key.Map, "key", c.Key.Fields, "services", c.Services)
+	}
 	if !stale.Empty() {
 		if err := o.EndFlows(t.family, &stale); err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to end flows of UDP, some may go to endpoints that are gone", "family", t.family)

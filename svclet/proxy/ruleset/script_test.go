@@ -26,7 +26,7 @@ import (
 //	rules                 prints the table
 func TestScripts(t *testing.T) {
 	golden.Run(t, func(t *testing.T) golden.Handler {
-		m := &model{t: t}
+		m := &model{t: t, owners: ruleset.Owners{}}
 		return m.do
 	})
 }
@@ -37,6 +37,7 @@ type model struct {
 	fake    *knftables.Fake
 	service ruleset.Service
 	part    ruleset.Part
+	owners  ruleset.Owners
 }
 
 func (m *model) do(c golden.Command) string {
@@ -81,7 +82,7 @@ func (m *model) do(c golden.Command) string {
 // change changes the service's part of the table, and returns the transaction.
 func (m *model) change(to ruleset.Part) string {
 	tx := m.fake.NewTransaction()
-	m.table.Change(tx, m.part, to)
+	m.table.Change(tx, m.owners, ruleset.Change{Before: m.part, After: to})
 	m.part = to
 	m.run(tx)
 	return strings.NewReplacer(" ip svc0 ", " ", " ip6 svc0 ", " ").Replace(tx.String())

@@ -47,12 +47,15 @@ func (f Fallback) endpoints(port int32, family corev1.IPFamily) []endpoint {
 	return nil
 }
 
-// Part is what one service has in a table: it does not depend on other services.
+// Part is what one service wants in a table: it does not depend on other services.
 type Part struct {
+	// Service has the part, and was created at a time in seconds.
+	Service services.Key
+	Created int64
 	// Chains have their rules, and Sets their timeouts in seconds, by name.
 	Chains map[string][]string
 	Sets   map[string]int32
-	// Elements have the verdicts of maps.
+	// Elements have the verdicts of maps. Other services may want the same keys: see [Owners].
 	Elements map[Key]string
 	// Datagrams are the addresses that UDP packets are sent to.
 	Datagrams Datagrams
@@ -71,7 +74,10 @@ type Place struct{ Node, Zone string }
 // PartOf returns the part of a service in the table of an IP family, at a place. It is
 // empty for a service without addresses, or one that another proxy serves.
 func PartOf(s Service, family corev1.IPFamily, at Place) Part {
-	part := Part{Chains: map[string][]string{}, Sets: map[string]int32{}, Elements: map[Key]string{}, Datagrams: Datagrams{}}
+	part := Part{
+		Service: services.Key{Namespace: s.Service.Namespace, Name: s.Service.Name}, Created: s.Service.CreationTimestamp.Unix(),
+		Chains: map[string][]string{}, Sets: map[string]int32{}, Elements: map[Key]string{}, Datagrams: Datagrams{},
+	}
 	if !served(s.Service) || !slices.Contains(s.Service.Spec.IPFamilies, family) {
 		return part
 	}
@@ -149,10 +155,12 @@ func (b *builder) leadTo(name string, addresses []string, to target) {
 	if name == clusterIPs {
 		closed = closedIPs
 	}
-	for _, address := range addresses {
-		if ip, err := netip.ParseAddr(address); err != nil || ip.Is6() != (b.family == corev1.IPv6Protocol) {
+	for _, text := range addresses {
+		ip, err := netip.ParseAddr(text)
+		if err != nil || ip.Unmap().Is6() != (b.family == corev1.IPv6Protocol) {
 			continue
 		}
+		address := ip.Unmap().String() // in one notation, as keys are compared
 		fields := fmt.Sprintf("%s . %s . %d", address, b.proto, b.port.Port)
 		if to.chain == "" {
 			b.Elements[Key{closed, fields}] = "goto " + to.closed

@@ -3,6 +3,7 @@
 package ruleset
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -138,52 +139,78 @@ func rule(tx *knftables.Transaction, chain, text string) {
 	tx.Add(&knftables.Rule{Chain: chain, Rule: text})
 }
 
-// Change adds to a transaction what makes the table have the new part of a service in
-// place of the old one. Either may be empty.
-func (t Table) Change(tx *knftables.Transaction, before, after Part) {
-	for _, name := range added(before.Sets, after.Sets) {
+// Change is the new part of a service in place of the old one. Either may be empty.
+type Change struct{ Before, After Part }
+
+// Change adds to a transaction what makes the table have the new parts of services, and
+// changes the owners of its keys likewise. It returns the keys that services have begun to
+// want beside others. What leads to a key or chain goes before another service gets it, so
+// that the changes may come in any order.
+func (t Table) Change(tx *knftables.Transaction, owners Owners, changes ...Change) []Conflict {
+	for _, c := range changes {
+		t.addObjects(tx, c)
+	}
+	for _, c := range changes {
+		changeRules(tx, c)
+	}
+	conflicts := changeElements(tx, owners, changes)
+	for _, c := range changes {
+		for _, name := range added(c.After.Chains, c.Before.Chains) {
+			tx.Delete(&knftables.Chain{Name: name})
+		}
+		for _, name := range added(c.After.Sets, c.Before.Sets) {
+			tx.Delete(&knftables.Set{Name: name})
+		}
+	}
+	return conflicts
+}
+
+func (t Table) addObjects(tx *knftables.Transaction, c Change) {
+	for _, name := range added(c.Before.Sets, c.After.Sets) {
 		tx.Add(&knftables.Set{
 			Name: name, Type: t.addressType(), Flags: []knftables.SetFlag{knftables.DynamicFlag, knftables.TimeoutFlag},
-			Timeout: ptr.To(time.Duration(after.Sets[name]) * time.Second),
+			Timeout: ptr.To(time.Duration(c.After.Sets[name]) * time.Second),
 		})
 	}
-	for _, name := range added(before.Chains, after.Chains) {
+	for _, name := range added(c.Before.Chains, c.After.Chains) {
 		tx.Add(&knftables.Chain{Name: name})
 	}
-	// Chains go to others, so that rules come when all chains are there.
-	for _, name := range slices.Sorted(maps.Keys(before.Chains)) {
-		if !slices.Equal(before.Chains[name], after.Chains[name]) {
+}
+
+// changeRules adds the rules when all chains are there: chains go to others.
+func changeRules(tx *knftables.Transaction, c Change) {
+	for _, name := range slices.Sorted(maps.Keys(c.Before.Chains)) {
+		if !slices.Equal(c.Before.Chains[name], c.After.Chains[name]) {
 			tx.Flush(&knftables.Chain{Name: name})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(after.Chains)) {
-		if !slices.Equal(before.Chains[name], after.Chains[name]) {
-			for _, text := range after.Chains[name] {
+	for _, name := range slices.Sorted(maps.Keys(c.After.Chains)) {
+		if !slices.Equal(c.Before.Chains[name], c.After.Chains[name]) {
+			for _, text := range c.After.Chains[name] {
 				rule(tx, name, text)
 			}
 		}
 	}
-	changeElements(tx, before.Elements, after.Elements)
-	for _, name := range added(after.Chains, before.Chains) {
-		tx.Delete(&knftables.Chain{Name: name})
-	}
-	for _, name := range added(after.Sets, before.Sets) {
-		tx.Delete(&knftables.Set{Name: name})
-	}
 }
 
-func changeElements(tx *knftables.Transaction, before, after map[Key]string) {
-	byKey := func(a, b Key) int { return strings.Compare(a.Map+" "+a.Fields, b.Map+" "+b.Fields) }
-	for _, key := range slices.SortedFunc(maps.Keys(before), byKey) {
-		if after[key] != before[key] {
+// changeElements deletes all elements that change before it adds any: the kernel refuses a
+// key that has another verdict.
+func changeElements(tx *knftables.Transaction, owners Owners, changes []Change) []Conflict {
+	before, conflicts := owners.change(changes)
+	keys := slices.SortedFunc(maps.Keys(before), func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Map, b.Map), cmp.Compare(a.Fields, b.Fields))
+	})
+	for _, key := range keys {
+		if verdict := before[key]; verdict != "" && owners.verdict(key) != verdict {
 			tx.Delete(&knftables.Element{Map: key.Map, Key: strings.Split(key.Fields, " . ")})
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(after), byKey) {
-		if after[key] != before[key] {
-			tx.Add(&knftables.Element{Map: key.Map, Key: strings.Split(key.Fields, " . "), Value: []string{after[key]}})
+	for _, key := range keys {
+		if verdict := owners.verdict(key); verdict != "" && verdict != before[key] {
+			tx.Add(&knftables.Element{Map: key.Map, Key: strings.Split(key.Fields, " . "), Value: []string{verdict}})
 		}
 	}
+	return conflicts
 }
 
 // added returns the sorted names that only the second map has.

@@ -1,0 +1,85 @@
+//go:build linux
+
+package ruleset
+
+import (
+	"cmp"
+	"slices"
+
+	"svc.dev/svc/svclet/services"
+)
+
+// Owners are, for each key of a table's maps, the services that want it, the oldest first.
+// This one owns the key: another service cannot take an address away from it by naming the
+// same. When it goes, the next one owns the key.
+type Owners map[Key][]owner
+
+type owner struct {
+	service services.Key
+	created int64 // in seconds
+	verdict string
+}
+
+// Conflict is a key that several services want, of which the first one owns it.
+type Conflict struct {
+	Key      Key
+	Services []services.Key
+}
+
+// verdict returns that of a key's owner; empty if the key has none.
+func (o Owners) verdict(k Key) string {
+	if of := o[k]; len(of) > 0 {
+		return of[0].verdict
+	}
+	return ""
+}
+
+// change replaces parts by others. It returns the verdict before of each key that they
+// have, and the conflicts in which a service has a key that it did not have.
+func (o Owners) change(changes []Change) (before map[Key]string, conflicts []Conflict) {
+	before = map[Key]string{}
+	for _, c := range changes {
+		for _, elements := range []map[Key]string{c.Before.Elements, c.After.Elements} {
+			for key := range elements {
+				before[key] = o.verdict(key)
+			}
+		}
+	}
+	for _, c := range changes {
+		for key := range c.Before.Elements {
+			o.remove(key, c.Before.Service)
+		}
+	}
+	contested := map[Key]bool{}
+	for _, c := range changes {
+		for key, verdict := range c.After.Elements {
+			o.add(key, owner{c.After.Service, c.After.Created, verdict})
+			if _, had := c.Before.Elements[key]; !had && len(o[key]) > 1 {
+				contested[key] = true
+			}
+		}
+	}
+	for key := range contested {
+		conflict := Conflict{Key: key}
+		for _, of := range o[key] {
+			conflict.Services = append(conflict.Services, of.service)
+		}
+		conflicts = append(conflicts, conflict)
+	}
+	return before, conflicts
+}
+
+func (o Owners) add(k Key, added owner) {
+	of := o[k]
+	at, _ := slices.BinarySearchFunc(of, added, func(a, b owner) int {
+		return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.service.Namespace, b.service.Namespace), cmp.Compare(a.service.Name, b.service.Name))
+	})
+	o[k] = slices.Insert(of, at, added)
+}
+
+func (o Owners) remove(k Key, service services.Key) {
+	o[k] = slices.DeleteFunc(o[k], func(of owner) bool { return of.service == service })
+	if len(o[k]) == 0 {
+		delete(o, k)
+	}
+}
