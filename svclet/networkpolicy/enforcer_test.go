@@ -117,9 +117,9 @@ func web(uid types.UID, addresses ...string) *corev1.Pod {
 	return p
 }
 
-// has returns a pod of the runtime.
+// has returns a pod of the runtime with the label app=web.
 func has(uid types.UID, addresses ...string) runtime.Pod {
-	return runtime.Pod{UID: uid, Observed: pod.Observed{Sandboxes: []pod.Sandbox{{Ready: true, IPs: addresses}, {IPs: []string{"10.244.0.99"}}}}}
+	return runtime.Pod{UID: uid, Namespace: "shop", Labels: map[string]string{"app": "web"}, Observed: pod.Observed{Sandboxes: []pod.Sandbox{{Ready: true, IPs: addresses}, {IPs: []string{"10.244.0.99"}}}}}
 }
 
 const filtered = "ingress { 10.244.0.5 : jump ingress-"
@@ -201,6 +201,25 @@ func TestAPodIsProtectedWhenItsRulesAreWritten(t *testing.T) {
 	f.Release("a")
 	f.sync(t.Context())
 	f.expect("10.244.0.5", false)
+}
+
+func TestAPodThatTheAPIServerDoesNotHaveIsFilteredUntilItIsGoneFromTheNode(t *testing.T) {
+	f := newFixture(t)
+	f.Adopt([]runtime.Pod{has("deleted-before", "10.244.0.5"), has("deleted-later", "10.244.0.6"), has("relabelled", "10.244.0.7")})
+	relabelled := web("relabelled")
+	relabelled.Labels = nil
+	f.list(deny(), web("deleted-later"), relabelled)
+	f.must(podsOf(f.state).Delete(web("deleted-later")))
+	f.must(podsOf(f.state).Delete(relabelled))
+	f.sync(t.Context())
+	f.expect(filtered, true)
+	f.expect("ingress { 10.244.0.6 : jump ingress-", true)
+	f.expect("10.244.0.7", false)
+	f.Release("deleted-before")
+	f.Release("deleted-later")
+	f.sync(t.Context())
+	f.expect("10.244.0.5", false)
+	f.expect("10.244.0.6", false)
 }
 
 func TestThePodsThatWaitForNothing(t *testing.T) {

@@ -41,8 +41,9 @@ type state struct {
 
 // localPod is a pod of this node.
 type localPod struct {
-	// watched is the pod as the API server has it, held as the agent has started it: each
-	// may know it first. Both are nil if the pod is not known.
+	// watched is the pod as the API server has it; nil if it does not have it. held is the
+	// pod as the agent has started it, as the runtime has it, or as the API server had it
+	// last; nil if it does not run here.
 	watched, held *ruleset.Pod
 	// addresses are those that the runtime has. The API server learns them later, and
 	// after a start of the machine it has those of before.
@@ -134,18 +135,19 @@ func (s *state) hold(p *corev1.Pod, addresses []string) int {
 	return s.version
 }
 
-// adopt adds the pods of the runtime, before anything is known of the API server's.
+// adopt adds the pods of the runtime, before anything is known of the API server's, which
+// may not have them any more.
 func (s *state) adopt(pods []runtime.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range pods {
-		l := localPod{unseen: p.Err != nil}
+		l := localPod{unseen: p.Err != nil, held: &ruleset.Pod{Namespace: p.Namespace, Labels: p.Labels, Local: true}}
 		for _, sandbox := range p.Observed.Sandboxes {
 			if sandbox.Ready {
 				l.addresses = append(l.addresses, parse(sandbox.IPs)...)
 			}
 		}
-		s.local[p.UID] = l
+		s.setLocal(p.UID, l)
 	}
 }
 
@@ -175,7 +177,7 @@ func (s *state) setLocal(uid types.UID, l localPod) {
 	} else {
 		s.model.RemovePod(uid)
 	}
-	if l.watched == nil && l.held == nil && len(l.addresses) == 0 {
+	if l.watched == nil && l.held == nil {
 		delete(s.local, uid)
 	} else {
 		s.local[uid] = l
@@ -275,6 +277,9 @@ func (s *state) removePod(uid types.UID, p *corev1.Pod) {
 	if !local {
 		s.model.RemovePod(uid)
 		return
+	}
+	if l.held != nil && l.watched != nil {
+		l.held = l.watched
 	}
 	l.watched = nil
 	if p != nil && (p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed) {

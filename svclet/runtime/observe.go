@@ -28,7 +28,9 @@ const (
 type Pod struct {
 	UID             types.UID
 	Namespace, Name string
-	Observed        pod.Observed
+	// Labels are those that the pod had when the newest of its sandboxes was created.
+	Labels   map[string]string
+	Observed pod.Observed
 	// Err is why an existing pod could not be inspected; Observed is then empty and
 	// not valid.
 	Err error
@@ -44,7 +46,7 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 	}
 	pods := make([]Pod, 0, len(listings))
 	for uid, listing := range listings {
-		pods = append(pods, Pod{UID: uid, Namespace: listing.identity.Namespace, Name: listing.identity.Name})
+		pods = append(pods, Pod{UID: uid, Namespace: listing.identity.Namespace, Name: listing.identity.Name, Labels: listing.podLabels()})
 	}
 	slices.SortFunc(pods, func(a, b Pod) int { return cmp.Compare(a.UID, b.UID) })
 	inspecting, cancel := context.WithTimeout(ctx, podsTimeout)
@@ -81,6 +83,15 @@ type listing struct {
 	sequence uint64
 	// print is the fingerprint of what exists and its state.
 	print uint64
+}
+
+// podLabels returns the pod's labels at the creation of its newest sandbox.
+func (l *listing) podLabels() map[string]string {
+	if len(l.sandboxes) == 0 {
+		return nil
+	}
+	newest := slices.MaxFunc(l.sandboxes, func(a, b *runtimeapi.PodSandbox) int { return cmp.Compare(a.GetCreatedAt(), b.GetCreatedAt()) })
+	return ReadPodLabels(newest.GetLabels())
 }
 
 // list requests the sandboxes and containers of one pod, or of all pods if uid is

@@ -268,7 +268,7 @@ func TestPodsReturnsEachPodOnce(t *testing.T) {
 	var names []types.UID
 	for _, p := range pods {
 		names = append(names, p.UID)
-		if p.Name != "pod-"+string(p.UID) || p.Namespace != "default" || p.Err != nil || p.Observed.Sequence == 0 {
+		if p.Name != "pod-"+string(p.UID) || p.Namespace != "default" || len(p.Labels) != 1 || p.Labels["app"] != string(p.UID) || p.Err != nil || p.Observed.Sequence == 0 {
 			t.Errorf("pod %+v", p)
 		}
 	}
