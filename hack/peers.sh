@@ -31,7 +31,14 @@ build() {
 }
 
 mkdir -p bin
-version="-X k8s.io/component-base/version.gitVersion=$kubernetes -X k8s.io/client-go/pkg/version.gitVersion=$kubernetes"
+# version VERSION prints the flags by which the published binaries have their version. Without
+# gitMajor and gitMinor, kube-apiserver takes every version that has a deprecation for deprecated.
+version() {
+	local package minor=${1#v1.}
+	for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+		printf -- "-X $package.%s " "gitVersion=$1" gitMajor=1 "gitMinor=${minor%.*}"
+	done
+}
 components=("$@")
 if ((! $#)); then
 	build etcd etcd go.etcd.io/etcd/server/v3
@@ -39,16 +46,15 @@ if ((! $#)); then
 fi
 for name in "${components[@]}"; do
 	case $name in
-	kube-apiserver-1.28) build kubernetes-1.28 "$name" k8s.io/kubernetes/cmd/kube-apiserver \
-		"${version//$kubernetes/v1.28.15} -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=28" ;;
-	kubectl-1.20) build "$name" "$name" . "${version//$kubernetes/v1.20.15}" ;;
-	kubectl-1.28) build "$name" "$name" . "${version//$kubernetes/v1.28.15}" ;;
+	kube-apiserver-1.28) build kubernetes-1.28 "$name" k8s.io/kubernetes/cmd/kube-apiserver "$(version v1.28.15)" ;;
+	kubectl-1.20) build "$name" "$name" . "$(version v1.20.15)" ;;
+	kubectl-1.28) build "$name" "$name" . "$(version v1.28.15)" ;;
 	helm) build helm helm helm.sh/helm/v3/cmd/helm ;;
 	kube-state-metrics) build "$name" "$name" k8s.io/kube-state-metrics/v2 ;;
 	cert-manager) build "$name" "$name" github.com/cert-manager/cert-manager/cmd/controller ;;
 	cainjector) build cert-manager "$name" github.com/cert-manager/cert-manager/cmd/cainjector ;;
 	traefik) build "$name" "$name" github.com/traefik/traefik/v2/cmd/traefik ;;
 	etcd*) build etcdtools "$name" "go.etcd.io/etcd/$name/v3" ;;
-	*) build kubernetes "$name" "k8s.io/kubernetes/cmd/$name" "$version" ;;
+	*) build kubernetes "$name" "k8s.io/kubernetes/cmd/$name" "$(version $kubernetes)" ;;
 	esac
 done
