@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	netutils "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/services"
@@ -315,22 +316,25 @@ func timeoutOf(s *corev1.Service) int32 {
 }
 
 // restrictSources drops connections to the load balancer's addresses from outside its
-// source ranges.
+// source ranges. Those of the other family restrict nothing, nor does a range of all addresses,
+// as with kube-proxy.
 func (b *builder) restrictSources() {
 	var ranges []string
 	for _, text := range b.service.Spec.LoadBalancerSourceRanges {
-		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
-		if err == nil && prefix.Addr().Is6() == (b.family == corev1.IPv6Protocol) {
-			ranges = append(ranges, prefix.Masked().String())
+		// The API accepts spaces and leading zeros.
+		_, block, err := netutils.ParseCIDRSloppy(strings.TrimSpace(text))
+		if err != nil || netutils.IsIPv6CIDR(block) != (b.family == corev1.IPv6Protocol) {
+			continue
 		}
+		if ones, _ := block.Mask.Size(); ones == 0 {
+			return
+		}
+		ranges = append(ranges, block.String())
 	}
-	if len(b.service.Spec.LoadBalancerSourceRanges) == 0 {
+	if len(ranges) == 0 {
 		return
 	}
-	name, rule := b.name("firewall", ""), "drop"
-	if len(ranges) > 0 {
-		rule = fmt.Sprintf("%s != { %s } drop", b.ip("saddr"), strings.Join(ranges, ", "))
-	}
-	b.Chains[name] = []string{rule}
+	name := b.name("firewall", "")
+	b.Chains[name] = []string{fmt.Sprintf("%s != { %s } drop", b.ip("saddr"), strings.Join(ranges, ", "))}
 	b.leadTo(guardedIPs, b.loadBalancerIPs(), target{chain: name})
 }
