@@ -182,9 +182,13 @@ func (b *Backend) Prefix() string { return b.config.Prefix }
 
 // Stored reports whether there are objects of a resource.
 func (b *Backend) Stored(ctx context.Context, resource schema.GroupResource) (bool, error) {
-	keys := "/" + strings.Trim(b.config.Prefix, "/") + keyPrefix(resource) + "/"
-	resp, err := b.clusterOf(resource).client.KV.Get(ctx, keys, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	resp, err := b.clusterOf(resource).client.KV.Get(ctx, b.keys(resource), clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
 	return err == nil && len(resp.Kvs) > 0, err
+}
+
+// keys returns the prefix of the keys of a resource's objects.
+func (b *Backend) keys(resource schema.GroupResource) string {
+	return "/" + strings.Trim(b.config.Prefix, "/") + keyPrefix(resource) + "/"
 }
 
 // Check reports whether etcd answers and accepts writes, in all clusters.

@@ -10,7 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"svc.dev/svc/apiserver/etcd"
@@ -48,6 +51,22 @@ type slowReads struct {
 func (s *slowReads) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	<-s.release
 	return s.Interface.GetList(ctx, key, opts, list)
+}
+
+func TestObjectsAreCountedWithoutTheirWatchCache(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SizeBasedListCostEstimate, true)
+	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
+	s, _ := configMaps(t, b)
+	create(t.Context(), t, s, "a")
+	create(t.Context(), t, s, "b")
+	if _, err := list(t.Context(), s, everything); err != nil { // makes the cache
+		t.Fatal(err)
+	}
+	lazyOf(s).opened.Load().cacher.Stop()
+	create(t.Context(), t, s, "c") // the cache does not see it
+	if got := b.Objects(t.Context())[corev1.Resource("configmaps")]; got != 3 {
+		t.Errorf("%d objects are counted, want 3", got)
+	}
 }
 
 func TestObjectsOfTypesWithACacheAreCountedEveryMinute(t *testing.T) {

@@ -5,24 +5,29 @@ import (
 	"maps"
 	"time"
 
+	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
 )
 
 // Objects returns the number of objects of each resource type that has a store, or
-// -1 if etcd does not answer before ctx ends.
+// -1 if etcd does not answer before ctx ends. They are counted in etcd: a watch cache
+// would first wait until it is current, and copy the keys of all objects.
 func (b *Backend) Objects(ctx context.Context) map[schema.GroupResource]int64 {
 	b.storesMu.Lock()
 	stores := maps.Clone(b.stores)
 	b.storesMu.Unlock()
 	counts := make(map[schema.GroupResource]int64, len(stores))
-	for store, resource := range stores {
-		stats, err := store.Stats(ctx)
-		if err != nil {
-			stats.ObjectCount = -1
+	for _, resource := range stores {
+		if _, counted := counts[resource]; counted { // by the store of another version
+			continue
 		}
-		counts[resource] = stats.ObjectCount
+		count, err := b.clusterOf(resource).client.Kubernetes.Count(ctx, b.keys(resource), kubernetes.CountOptions{})
+		if err != nil {
+			count = -1
+		}
+		counts[resource] = count
 	}
 	return counts
 }
