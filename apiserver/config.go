@@ -29,7 +29,7 @@ import (
 	"svc.dev/svc/apiserver/admission/escalation"
 	"svc.dev/svc/apiserver/admission/pluginconfig"
 	"svc.dev/svc/apiserver/admission/serviceaccount"
-
+	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/groupdomain"
 	"svc.dev/svc/apiserver/nodeproxy"
@@ -214,9 +214,11 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 	if c.hosted != nil {
 		config.AdmissionControl = groupdomain.NameReviews(config.AdmissionControl)
 	}
-	if roles := c.identity.authorizers.Roles; roles != nil {
-		config.AdmissionControl = escalation.Guard(config.AdmissionControl, c.identity.authorizers, roles.Stored(c.clients.typed.RbacV1()))
+	roles := c.identity.authorizers.Roles
+	if roles == nil {
+		roles = &authorization.Roles{} // what is bound while RBAC is off would be in force once it is on
 	}
+	config.AdmissionControl = escalation.Guard(config.AdmissionControl, c.identity.authorizers, roles.Stored(c.clients.typed.RbacV1()))
 	// The specification names the check after the service (document 2, section 4).
 	const libraryName, name = "start-apiserver-admission-initializer", "start-svc-apiserver-admission-initializer"
 	config.PostStartHooks[name] = config.PostStartHooks[libraryName]

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/options"
 )
 
 const rbacPath = "/apis/rbac.authorization.k8s.io/v1"
@@ -17,8 +19,13 @@ const rbacPath = "/apis/rbac.authorization.k8s.io/v1"
 // whose tokens are their names.
 func withRBAC(t *testing.T) (as func(user, method, path, body string) (int, string)) {
 	t.Helper()
+	return withUsers(t, func(o *options.Options) { o.Authorization.Modes = []string{authorization.RBAC} })
+}
+
+func withUsers(t *testing.T, change func(*options.Options)) (as func(user, method, path, body string) (int, string)) {
+	t.Helper()
 	o, _ := newOptions(t)
-	o.Authorization.Modes = []string{authorization.RBAC}
+	change(o)
 	if err := os.WriteFile(o.Authentication.TokenAuthFile, []byte("admin,admin,1,system:masters\njane,jane,2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +108,29 @@ func TestAUserCannotGrantRulesThatTheUserDoesNotHold(t *testing.T) {
 		if code, body := try.request(); code != try.code || !strings.Contains(body, try.want) {
 			t.Errorf("%s: %d %s\nwant %d %s", name, code, body, try.code, try.want)
 		}
+	}
+}
+
+func TestWithoutRBACAUserCannotGrantRulesEither(t *testing.T) {
+	as := withUsers(t, func(o *options.Options) {
+		o.Authorization.Modes = []string{authorization.ABAC}
+		o.Authorization.PolicyFile = filepath.Join(t.TempDir(), "policy.jsonl")
+		policy := `{"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": {"user": "jane", "apiGroup": "rbac.authorization.k8s.io", "resource": "clusterrolebindings"}}`
+		if err := os.WriteFile(o.Authorization.PolicyFile, []byte(policy), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	const role = `{"metadata": {"name": "all"}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}`
+	if code, body := as("admin", http.MethodPost, rbacPath+"/clusterroles", role); code != http.StatusCreated {
+		t.Fatalf("%d %s", code, body)
+	}
+	// The binding would be in force once the mode RBAC is on.
+	const binding = `{"metadata": {"name": "b"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "all"}, "subjects": [{"kind": "User", "name": "jane"}]}`
+	if code, body := as("jane", http.MethodPost, rbacPath+"/clusterrolebindings", binding); code != http.StatusForbidden || !strings.Contains(body, "is attempting to grant RBAC permissions not currently held") {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, body := as("admin", http.MethodPost, rbacPath+"/clusterrolebindings", binding); code != http.StatusCreated {
+		t.Errorf("a member of system:masters: %d %s", code, body)
 	}
 }
 

@@ -1,6 +1,7 @@
 package authentication
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/utils/clock"
 )
@@ -237,5 +239,32 @@ func TestAnErrorOfTheTokenFileNamesItsFlag(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+func TestARefusedTokenIsTriedAgainAtOnce(t *testing.T) {
+	valid, calls := false, 0
+	method := authenticator.TokenFunc(func(context.Context, string) (*authenticator.Response, bool, error) {
+		calls++
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "jane"}}, valid, nil
+	})
+	made, err := New(Config{Tokens: []authenticator.Token{method}, Clock: clock.RealClock{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authenticated := func() bool {
+		req := httptest.NewRequest(http.MethodGet, "/", nil)
+		req.Header.Set("Authorization", "Bearer t")
+		_, ok, err := made.Request.AuthenticateRequest(req)
+		return ok && err == nil
+	}
+	if authenticated() {
+		t.Error("the token is valid")
+	}
+	if valid = true; !authenticated() {
+		t.Error("the token is refused still")
+	}
+	if !authenticated() || calls != 2 {
+		t.Errorf("%d calls, want 2: a token that was accepted is in the cache", calls)
 	}
 }

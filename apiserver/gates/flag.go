@@ -24,7 +24,10 @@ func Acts(name string) bool {
 	return slices.Contains(Own(), featuregate.Feature(name)) || fields.ActsOn(name) || release.ActsOn(name) || slices.Contains(ofLibraries, name) || slices.Contains(ofChain, featuregate.Feature(name))
 }
 
-var ofChain = []featuregate.Feature{ConstrainedImpersonation, ValidatingAdmissionPolicy, MutatingAdmissionPolicy, AllowInsecureSvcletCertificateSigningRequests}
+var ofChain = []featuregate.Feature{
+	ConstrainedImpersonation, ValidatingAdmissionPolicy, MutatingAdmissionPolicy,
+	AllowInsecureSvcletCertificateSigningRequests, ServiceAccountNodeAudienceRestriction,
+}
 
 // ofLibraries are the gates on which the libraries act.
 var ofLibraries = []string{

@@ -47,6 +47,9 @@ const (
 	// AllowInsecureSvcletCertificateSigningRequests lets nodes request certificates of other
 	// nodes' names, as before 1.31. Kubernetes' name has Kubelet.
 	AllowInsecureSvcletCertificateSigningRequests featuregate.Feature = "AllowInsecureSvcletCertificateSigningRequests"
+	// ServiceAccountNodeAudienceRestriction restricts the audiences of the tokens that nodes
+	// request.
+	ServiceAccountNodeAudienceRestriction featuregate.Feature = "ServiceAccountNodeAudienceRestriction"
 )
 
 // Own returns svc's own gates.

@@ -109,7 +109,7 @@ func TestANodeRequestsCertificatesOfItselfOnly(t *testing.T) {
 		if test.name != "" {
 			csr.Spec.Request = request(t, test.name)
 		}
-		p := &plugin{ownCertificates: !test.unchecked}
+		p := &plugin{restricts: Restrictions{Certificates: !test.unchecked}}
 		err := p.Validate(t.Context(), admission.NewAttributesRecord(csr, nil, schema.GroupVersionKind{}, "", "c",
 			schema.GroupVersionResource{Resource: "certificatesigningrequests"}, "", admission.Create, nil, false,
 			&user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}}), nil)

@@ -17,6 +17,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	authnode "svc.dev/svc/apiserver/authorization/node"
 	"svc.dev/svc/internal/fleetaddress"
@@ -33,15 +35,24 @@ import (
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
 const PluginName = "NodeRestriction"
 
-// Register registers the plugin. Which user's certificates a node may request is checked if
-// ownCertificates reports true when the server starts.
-func Register(plugins *admission.Plugins, ownCertificates func() (bool, error)) {
+// Restrictions are those that not all releases have.
+type Restrictions struct {
+	// Certificates is whether a node may request certificates for itself only.
+	Certificates bool
+	// Audiences is whether a node may request tokens only for the audiences of its pods'
+	// volumes (KEP-4935).
+	Audiences bool
+}
+
+// Register registers the plugin, with the restrictions that the function returns when the
+// server starts.
+func Register(plugins *admission.Plugins, restrictions func() (Restrictions, error)) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
-		own, err := ownCertificates()
+		r, err := restrictions()
 		if err != nil {
 			return nil, err
 		}
-		return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), ownCertificates: own}, nil
+		return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), restricts: r}, nil
 	})
 }
 
@@ -50,8 +61,7 @@ type plugin struct {
 	*admission.Handler
 	client     kubernetes.Interface
 	authorizer authorizer.Authorizer
-	// ownCertificates is whether a node may request certificates for itself only.
-	ownCertificates bool
+	restricts  Restrictions
 }
 
 var (
@@ -117,15 +127,17 @@ func (p *plugin) create(ctx context.Context, node string, a admission.Attributes
 			return p.mirror(ctx, node, made)
 		}
 	case *certificatesv1.CertificateSigningRequest:
-		if p.ownCertificates {
+		if p.restricts.Certificates {
 			return ownCertificate(node, a.GetUserInfo().GetName(), made)
 		}
 	case *certificatesv1.PodCertificateRequest:
 		return p.certificateRequest(ctx, node, a, made)
+	case *resourcev1.ResourceSlice:
+		return slice(node, "create", made)
 	case *policyv1.Eviction:
 		return p.eviction(ctx, node, a.GetNamespace(), a.GetName())
 	case *authenticationv1.TokenRequest:
-		return p.token(ctx, node, a.GetNamespace(), made.Spec.BoundObjectRef)
+		return p.token(ctx, node, a, &made.Spec)
 	}
 	return nil
 }
@@ -139,6 +151,8 @@ func (p *plugin) change(node string, a admission.Attributes) error {
 		return fmt.Errorf("unexpected operation %v", a.GetOperation())
 	case *coordinationv1.Lease:
 		return lease(node, old)
+	case *resourcev1.ResourceSlice:
+		return slice(node, strings.ToLower(string(a.GetOperation())), old)
 	case *storagev1.CSINode:
 		return csiNode(node, old)
 	case *corev1.Node:
@@ -167,15 +181,16 @@ func (p *plugin) eviction(ctx context.Context, node, namespace, name string) err
 }
 
 // token returns an error unless a token is bound to a pod, by name and UID, that is bound
-// to the node.
-func (p *plugin) token(ctx context.Context, node, namespace string, ref *authenticationv1.BoundObjectReference) error {
+// to the node, and is for an audience of the pod.
+func (p *plugin) token(ctx context.Context, node string, a admission.Attributes, spec *authenticationv1.TokenRequestSpec) error {
+	ref := spec.BoundObjectRef
 	switch {
 	case ref == nil || ref.Kind != "Pod" || ref.Name == "":
 		return errors.New("node requested token not bound to a pod")
 	case ref.UID == "":
 		return errors.New("node requested token with a pod binding without a uid")
 	}
-	pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	pod, err := p.client.CoreV1().Pods(a.GetNamespace()).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case err != nil:
 		return err
@@ -183,6 +198,9 @@ func (p *plugin) token(ctx context.Context, node, namespace string, ref *authent
 		return fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID)
 	case pod.Spec.NodeName != node:
 		return errors.New("node requested token bound to a pod scheduled on a different node")
+	}
+	if p.restricts.Audiences {
+		return p.audience(ctx, a, spec.Audiences, pod)
 	}
 	return nil
 }
@@ -193,6 +211,15 @@ func lease(node string, l *coordinationv1.Lease) error {
 		return fmt.Errorf("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
 	case l.Name != node:
 		return errors.New("can only access node lease with the same name as the requesting node")
+	}
+	return nil
+}
+
+// slice returns an error unless a slice of devices is the node's. The node of a slice does
+// not change.
+func slice(node, verb string, s *resourcev1.ResourceSlice) error {
+	if ptr.Deref(s.Spec.NodeName, "") != node {
+		return fmt.Errorf("can only %s ResourceSlice with the same NodeName as the requesting node", verb)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -30,6 +31,10 @@ func pod(name, node string, annotations map[string]string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: meta("ns", name), Spec: corev1.PodSpec{NodeName: node}}
 	p.Annotations = annotations
 	return p
+}
+
+func sliceOf(node string) *resourcev1.ResourceSlice {
+	return &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{NodeName: &node}}
 }
 
 func tokenFor(kind, name, uid string) *authenticationv1.TokenRequest {
@@ -93,6 +98,13 @@ func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
 		{rule: "a token of a pod that does not exist", operation: admission.Create, sub: "token", object: tokenFor("Pod", "none", "none-uid"), want: none},
 		{rule: "a token of a secret", operation: admission.Create, sub: "token", object: tokenFor("Secret", "mine", "mine-uid"), want: no},
 		{rule: "a token without a bound object", operation: admission.Create, sub: "token", object: &authenticationv1.TokenRequest{}, want: no},
+		{rule: "a slice of its devices", operation: admission.Create, object: sliceOf("a"), want: yes},
+		{rule: "a slice of another node's devices", operation: admission.Create, object: sliceOf("b"), want: no},
+		{rule: "a slice of no node", operation: admission.Create, object: &resourcev1.ResourceSlice{}, want: no},
+		{rule: "a slice of its devices", operation: admission.Update, object: sliceOf("a"), old: sliceOf("a"), want: yes},
+		{rule: "a slice of another node's devices", operation: admission.Update, object: sliceOf("b"), old: sliceOf("b"), want: no},
+		{rule: "a slice of its devices", operation: admission.Delete, old: sliceOf("a"), want: yes},
+		{rule: "a slice of another node's devices", operation: admission.Delete, old: sliceOf("b"), want: no},
 		{rule: "an event", operation: admission.Create, object: &corev1.Event{ObjectMeta: meta("ns", "e")}, want: yes},
 	} {
 		t.Run(string(test.operation)+" "+test.rule, func(t *testing.T) {

@@ -53,17 +53,17 @@ type Settings struct {
 	Gates func() (featuregate.FeatureGate, error)
 }
 
-// ownCertificates reports whether nodes may request certificates for themselves only: since
-// release 1.31, which has a gate for the old behaviour.
-func (s Settings) ownCertificates() (bool, error) {
-	if s.Release().Before(release.Release{Major: 1, Minor: 31}) {
-		return false, nil
-	}
+// ofNodes returns the restrictions of nodes that the release has.
+func (s Settings) ofNodes() (noderestriction.Restrictions, error) {
 	set, err := s.Gates()
 	if err != nil {
-		return false, err
+		return noderestriction.Restrictions{}, err
 	}
-	return !set.Enabled(gates.AllowInsecureSvcletCertificateSigningRequests), nil
+	since := func(minor int) bool { return !s.Release().Before(release.Release{Major: 1, Minor: minor}) }
+	return noderestriction.Restrictions{
+		Certificates: since(31) && !set.Enabled(gates.AllowInsecureSvcletCertificateSigningRequests),
+		Audiences:    since(32) && set.Enabled(gates.ServiceAccountNodeAudienceRestriction),
+	}, nil
 }
 
 // Plugin declares an admission plugin.
@@ -97,7 +97,7 @@ const (
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers
 func All(s Settings) []Plugin {
 	defaultTolerations := func(plugins *admission.Plugins) { tolerationseconds.Register(plugins, s.Tolerations) }
-	nodeRestriction := func(plugins *admission.Plugins) { noderestriction.Register(plugins, s.ownCertificates) }
+	nodeRestriction := func(plugins *admission.Plugins) { noderestriction.Register(plugins, s.ofNodes) }
 	podSecurity := func(plugins *admission.Plugins) { podsecurity.Register(plugins, s.Release) }
 	return []Plugin{
 		{always.AdmitName, off, "allows everything (deprecated).", always.RegisterAdmit},

@@ -14,9 +14,11 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"svc.dev/svc/apiserver/admission/admissiontest"
+	"svc.dev/svc/apiserver/admission/noderestriction"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/featuregates"
 	"svc.dev/svc/internal/releases"
 )
 
@@ -111,27 +113,37 @@ func BenchmarkPodCreation(b *testing.B) {
 	})
 }
 
-func TestSinceRelease131NodesRequestCertificatesOfTheirOwnOnly(t *testing.T) {
-	const gate = gates.AllowInsecureSvcletCertificateSigningRequests
-	library := featuregate.NewFeatureGate()
-	if err := library.Add(map[featuregate.Feature]featuregate.FeatureSpec{gate: {PreRelease: featuregate.Deprecated}}); err != nil {
-		t.Fatal(err)
+func TestNodesAreRestrictedAsInTheRelease(t *testing.T) {
+	const certificates, audiences = gates.AllowInsecureSvcletCertificateSigningRequests, gates.ServiceAccountNodeAudienceRestriction
+	for _, test := range []struct {
+		minor int
+		set   string
+		want  noderestriction.Restrictions
+	}{
+		{30, "", noderestriction.Restrictions{}},
+		{31, "", noderestriction.Restrictions{Certificates: true}},
+		{31, string(certificates) + "=true", noderestriction.Restrictions{}},
+		{32, "", noderestriction.Restrictions{Certificates: true}},
+		{32, string(audiences) + "=true", noderestriction.Restrictions{Certificates: true, Audiences: true}},
+		{33, "", noderestriction.Restrictions{Certificates: true, Audiences: true}},
+		{37, string(audiences) + "=false", noderestriction.Restrictions{Certificates: true}},
+	} {
+		s := Settings{
+			Release: func() release.Release { return release.Release{Major: 1, Minor: test.minor} },
+			Gates: func() (featuregate.FeatureGate, error) {
+				set, err := featuregates.NewAt(releases.Release(test.minor))
+				if err == nil && test.set != "" {
+					err = set.Set(test.set)
+				}
+				return set, err
+			},
+		}
+		if got, err := s.ofNodes(); err != nil || got != test.want {
+			t.Errorf("1.%d %s: %+v, %v, want %+v", test.minor, test.set, got, err, test.want)
+		}
 	}
-	var s Settings
-	checked := func(minor int) bool {
-		s.Release = func() release.Release { return release.Release{Major: 1, Minor: minor} }
-		s.Gates = func() (featuregate.FeatureGate, error) { return gates.At(releases.Release(minor), library) }
-		own, err := s.ownCertificates()
-		return own && err == nil
-	}
-	if checked(30) || !checked(31) || !checked(37) {
-		t.Error("checked at 1.30, or not at 1.31 and 1.37")
-	}
-	if err := library.Set(string(gate) + "=true"); err != nil || checked(31) {
-		t.Errorf("checked with the gate; %v", err)
-	}
-	s.Gates = func() (featuregate.FeatureGate, error) { return nil, errors.New("x") }
-	if _, err := s.ownCertificates(); err == nil {
+	failing := Settings{Gates: func() (featuregate.FeatureGate, error) { return nil, errors.New("x") }}
+	if _, err := failing.ofNodes(); err == nil {
 		t.Error("no error without gates")
 	}
 }

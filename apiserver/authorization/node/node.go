@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/localpath"
 	"svc.dev/svc/apis/podspec"
@@ -63,6 +64,7 @@ var checks = map[[2]string]check{
 	{"", "persistentvolumes"}:               checkVolume,
 	{"", "serviceaccounts"}:                 checkAccount,
 	{"resource.k8s.io", "resourceclaims"}:   checkResourceClaim,
+	{"resource.k8s.io", "resourceslices"}:   checkResourceSlice,
 	{"storage.k8s.io", "volumeattachments"}: checkAttachment,
 	{"storage.k8s.io", "csinodes"}:          checkOwn("a CSINode", ""),
 	{"coordination.k8s.io", "leases"}:       checkOwn("a node lease", corev1.NamespaceNodeLease),
@@ -260,15 +262,48 @@ func checkPodCertificateRequest(ctx context.Context, a *Authorizer, node string,
 		}
 		return "", err
 	case "list", "watch":
-		requirements, err := attrs.GetFieldSelector()
-		if err != nil || !slices.ContainsFunc(requirements, func(r fields.Requirement) bool {
-			return r.Field == "spec.nodeName" && r.Operator == selection.Equals && r.Value == node
-		}) {
+		if !selectsNode(attrs, node) {
 			return "can only list/watch podcertificaterequests with nodeName field selector", nil
 		}
 		return "", nil
 	}
 	return fmt.Sprintf("nodes may not %s podcertificaterequests", attrs.GetVerb()), nil
+}
+
+// checkResourceSlice allows a node to publish devices in slices of its own (KEP-4381). The
+// admission plugin NodeRestriction checks the node in the slices that it writes.
+func checkResourceSlice(ctx context.Context, a *Authorizer, node string, attrs authorizer.Attributes) (string, error) {
+	if attrs.GetSubresource() != "" {
+		return "cannot authorize ResourceSlice subresources", nil
+	}
+	switch attrs.GetVerb() {
+	case "create":
+		return "", nil
+	case "get", "update", "patch", "delete":
+		if attrs.GetName() == "" {
+			return "No Object name found", nil
+		}
+		slice, err := a.client.ResourceV1().ResourceSlices().Get(ctx, attrs.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && ptr.Deref(slice.Spec.NodeName, "") != node {
+			return unrelated(node), nil
+		}
+		return "", err
+	case "list", "watch", "deletecollection":
+		if !selectsNode(attrs, node) {
+			return "can only list/watch/deletecollection resourceslices with nodeName field selector", nil
+		}
+		return "", nil
+	}
+	return "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection", nil
+}
+
+// selectsNode reports whether a request selects only objects whose field spec.nodeName is
+// the node.
+func selectsNode(attrs authorizer.Attributes, node string) bool {
+	requirements, err := attrs.GetFieldSelector()
+	return err == nil && slices.ContainsFunc(requirements, func(r fields.Requirement) bool {
+		return r.Field == "spec.nodeName" && r.Operator == selection.Equals && r.Value == node
+	})
 }
 
 // checkOwn returns the check of a kind of which a node has one object, of its own name.

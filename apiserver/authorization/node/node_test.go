@@ -10,6 +10,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -39,7 +41,8 @@ func decode[T any](t testing.TB, text string) *T {
 // pods in live.
 func newAuthorizer(t testing.TB, objects []any, live ...apiruntime.Object) *Authorizer {
 	t.Helper()
-	client := fake.NewClientset(certificateRequest("mine", "n1"), certificateRequest("theirs", "n2"))
+	client := fake.NewClientset(certificateRequest("mine", "n1"), certificateRequest("theirs", "n2"),
+		slice("mine", ptr.To("n1")), slice("theirs", ptr.To("n2")), slice("shared", nil))
 	// The fake client ignores field selectors.
 	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, apiruntime.Object, error) {
 		list := &corev1.PodList{}
@@ -169,6 +172,14 @@ func TestANodeReadsWhatItsPodsReferTo(t *testing.T) {
 		{"the issue of a certificate", "update", "certificates.k8s.io", "podcertificaterequests/status", "shop", "mine", "nodes may not access the status subresource of PodCertificateRequests"},
 		{"all requests for certificates", "list", "certificates.k8s.io", "podcertificaterequests", "", "", "can only list/watch podcertificaterequests with nodeName field selector"},
 		{"the deletion of a request", "delete", "certificates.k8s.io", "podcertificaterequests", "shop", "mine", "nodes may not delete podcertificaterequests"},
+		{"a slice of devices", "create", "resource.k8s.io", "resourceslices", "", "", ""},
+		{"a slice of its devices", "update", "resource.k8s.io", "resourceslices", "", "mine", ""},
+		{"a slice of another node's devices", "delete", "resource.k8s.io", "resourceslices", "", "theirs", unrelated},
+		{"a slice of no node's devices", "get", "resource.k8s.io", "resourceslices", "", "shared", unrelated},
+		{"a slice that does not exist", "get", "resource.k8s.io", "resourceslices", "", "none", unrelated},
+		{"all slices of devices", "deletecollection", "resource.k8s.io", "resourceslices", "", "", "can only list/watch/deletecollection resourceslices with nodeName field selector"},
+		{"another verb of slices", "bind", "resource.k8s.io", "resourceslices", "", "mine", "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection"},
+		{"a subresource of slices", "get", "resource.k8s.io", "resourceslices/status", "", "mine", "cannot authorize ResourceSlice subresources"},
 		{"trust bundles", "watch", "certificates.k8s.io", "clustertrustbundles", "", "", ""},
 		{"what does not depend on pods", "list", "", "services", "", "", ""},
 	} {
@@ -187,15 +198,21 @@ func certificateRequest(name, node string) *certificatesv1.PodCertificateRequest
 	}
 }
 
-func TestANodeWatchesOnlyItsRequestsForCertificates(t *testing.T) {
+func slice(name string, node *string) *resourcev1.ResourceSlice {
+	return &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{NodeName: node}}
+}
+
+func TestANodeWatchesOnlyItsRequestsForCertificatesAndItsSlices(t *testing.T) {
 	a := newAuthorizer(t, nil)
 	for selector, want := range map[string]bool{
 		"spec.nodeName=n1": true, "spec.nodeName=n1,spec.podName=x": true, "spec.nodeName=n2": false, "spec.nodeName!=n1": false, "spec.podName=n1": false,
 	} {
-		attrs := request("n1", "watch", "certificates.k8s.io", "podcertificaterequests", "", "")
-		attrs.FieldSelectorRequirements = fields.ParseSelectorOrDie(selector).Requirements()
-		if decision, reason, err := a.Authorize(t.Context(), attrs); err != nil || (decision == authorizer.DecisionAllow) != want {
-			t.Errorf("%s: %v %q %v", selector, decision, reason, err)
+		for resource, group := range map[string]string{"podcertificaterequests": "certificates.k8s.io", "resourceslices": "resource.k8s.io"} {
+			attrs := request("n1", "watch", group, resource, "", "")
+			attrs.FieldSelectorRequirements = fields.ParseSelectorOrDie(selector).Requirements()
+			if decision, reason, err := a.Authorize(t.Context(), attrs); err != nil || (decision == authorizer.DecisionAllow) != want {
+				t.Errorf("%s with %s: %v %q %v", resource, selector, decision, reason, err)
+			}
 		}
 	}
 }

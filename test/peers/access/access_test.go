@@ -97,7 +97,7 @@ func report(t *testing.T, about string, found []difference.Difference) {
 }
 
 // TestBothServersHaveTheSameRoles compares all default roles and bindings of one release,
-// and what svc's default release authorizes.
+// and what this one and svc's default release authorize.
 func TestBothServersHaveTheSameRoles(t *testing.T) {
 	svc, kube := startWith(t, svcFlags("--release="+ofKube))
 	var found []difference.Difference
@@ -108,6 +108,7 @@ func TestBothServersHaveTheSameRoles(t *testing.T) {
 		found = append(found, difference.Between(name, orEmpty(ours[name]), orEmpty(theirs[name]))...)
 	}
 	report(t, "roles", found)
+	kube.bind(t)
 	t.Logf("%d roles and bindings", len(names))
 	t.Run("access reviews", func(t *testing.T) {
 		s, err := launch.Up(t.Context(), t.TempDir(), svcFlags()...)
@@ -115,8 +116,9 @@ func TestBothServersHaveTheSameRoles(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Kill)
-		compareReviews(t, newServer(t, s.Config), kube)
+		compareReviews(t, "reviews", newServer(t, s.Config), kube)
 	})
+	t.Run("access reviews of the same release", func(t *testing.T) { compareReviews(t, "reviews at 1.36", svc, kube) })
 }
 
 // roles returns the roles and bindings of a server: what a role allows on each resource,
@@ -211,6 +213,7 @@ var attributes = []authorizationv1.SubjectAccessReviewSpec{
 	inCluster("get", "", "nodes", ""), inCluster("create", "", "nodes", "proxy"), inCluster("get", "", "nodes", "metrics"), inCluster("patch", "", "nodes", "status"),
 	inCluster("escalate", "rbac.authorization.k8s.io", "clusterroles", ""), inCluster("create", "authentication.k8s.io", "tokenreviews", ""),
 	inCluster("create", "certificates.k8s.io", "certificatesigningrequests", ""), inCluster("update", "certificates.k8s.io", "certificatesigningrequests", "approval"),
+	inCluster("create", "resource.k8s.io", "resourceslices", ""), inCluster("deletecollection", "resource.k8s.io", "resourceslices", ""), inCluster("list", "", "pods", ""),
 	inCluster("update", "", "namespaces", "finalize"), inCluster("get", "storage.k8s.io", "storageclasses", ""), inCluster("*", "*", "*", ""),
 	url("/healthz"), url("/livez/ping"), url("/metrics"), url("/openapi/v2"), url("/api/v1"), url("/version/"), url("/logs"), url("/.well-known/openid-configuration"), url("/debug/pprof"), url("*"),
 }
@@ -249,11 +252,10 @@ var bindings = map[string]string{
 
 var clusterBindings = map[string]string{"admin-of-all": "cluster-admin", "delegator": "system:auth-delegator", "metrics-scraper": "system:monitoring"}
 
-// compareReviews compares the verdicts and reasons of both servers.
-func compareReviews(t *testing.T, svc, kube *server) {
-	for _, s := range []*server{svc, kube} {
-		s.bind(t)
-	}
+// compareReviews compares the verdicts and reasons of both servers. The bindings of kube have
+// been made.
+func compareReviews(t *testing.T, about string, svc, kube *server) {
+	svc.bind(t)
 	var found []difference.Difference
 	for _, name := range slices.Sorted(maps.Keys(reviewed)) {
 		for _, spec := range attributes {
@@ -262,7 +264,7 @@ func compareReviews(t *testing.T, svc, kube *server) {
 			found = append(found, difference.Between(name+" "+describe(spec), ours, theirs)...)
 		}
 	}
-	report(t, "reviews", found)
+	report(t, about, found)
 	t.Logf("%d reviews", len(reviewed)*len(attributes))
 }
 
