@@ -14,6 +14,7 @@ import (
 	definitions "svc.dev/svc/apis/openapi"
 	"svc.dev/svc/apiserver/filters/deprecation"
 	"svc.dev/svc/apiserver/filters/drain"
+	"svc.dev/svc/apiserver/itemcache"
 	"svc.dev/svc/apiserver/openapi"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
@@ -34,6 +35,7 @@ type chain struct {
 	types  *openapi.Documents
 	drain  *drain.Drain
 	layers layers
+	items  *itemcache.Cache // nil for none
 	// deprecated are the versions that the libraries have deprecated.
 	deprecated *deprecation.Versions
 	clock      clock.WithTicker
@@ -47,7 +49,7 @@ func newChain(o *options.Options, id *identity, s *stores, c *clients, a *addres
 	types := openapi.New("svc", documentsVersion(o), definitions.Definitions, scheme, clock)
 	docs := openapi.New("svc", documentsVersion(o), s.served.Fields().Definitions(definitions.Definitions), scheme, clock)
 	return &chain{
-		options: o, identity: id, stores: s, clients: c, addresses: a, hosted: behind, docs: docs, types: types, drain: drain.New(), layers: l, clock: clock,
+		options: o, identity: id, stores: s, clients: c, addresses: a, hosted: behind, docs: docs, types: types, drain: drain.New(), layers: l, items: l.items(clock), clock: clock,
 		deprecated: deprecation.At(o.Release, s.served.Table(), s.kinds),
 		discovered: make(chan struct{}),
 	}
@@ -95,6 +97,7 @@ func (c *chain) assemble() (*Server, error) {
 		handler:      handler,
 		identity:     c.identity,
 		backend:      c.stores.backend,
+		items:        c.items,
 		objectCounts: config.StorageObjectCountTracker,
 		encryption:   c.stores.encryption,
 		requests:     c.clients.requests,

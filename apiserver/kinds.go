@@ -32,7 +32,7 @@ func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericap
 		MinRequestTimeout:   time.Duration(config.MinRequestTimeout) * time.Second,
 		MaxRequestBodyBytes: config.MaxRequestBodyBytes,
 		FastJSON:            c.layers.fastJSON(),
-		Items:               c.layers.items(c.clock),
+		Items:               c.items,
 	}.Install(container, c.stores.registry)
 	if err != nil {
 		return nil, nil, err

@@ -29,6 +29,7 @@ import (
 	"svc.dev/svc/apiserver/encryption"
 	"svc.dev/svc/apiserver/filters/drain"
 	"svc.dev/svc/apiserver/inprocess"
+	"svc.dev/svc/apiserver/itemcache"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/release"
@@ -47,6 +48,7 @@ type Server struct {
 	identity *identity
 	hosted   *hosted // nil if it is standalone
 	backend  *storage.Backend
+	items    *itemcache.Cache
 	recorded *recordedRelease
 	// objectCounts is what flow control estimates the cost of lists from.
 	objectCounts flowcontrolrequest.StorageObjectCountTracker
@@ -151,6 +153,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	background.Go(func() { s.hosted.run(serving) })
 	background.Go(func() { s.encryption.Run(serving) })
 	background.Go(func() { s.backend.CountObjects(serving, s.objectCounts.Set) })
+	background.Go(func() { s.items.Run(serving, s.clock) })
 	background.Go(func() { s.recorded.check(ctx, cancel) })
 	s.syncInformers(ctx, serving)
 	err := s.serve(ctx)

@@ -4,10 +4,12 @@ package itemcache
 
 import (
 	"bytes"
+	"context"
 	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,10 +19,8 @@ import (
 const (
 	// DefaultLimit bounds the bytes of a cache.
 	DefaultLimit = 64 << 20
-	// repeat is the time within which a second list of a class is a repetition: its items
-	// are kept.
-	repeat = time.Minute
-	// idle is the time after which an item that no list has used is dropped.
+	// idle is the time after which an item that no list has used is dropped, and how
+	// often Run looks for such items.
 	idle = time.Minute
 	// overhead is about what the cache holds for an item besides its bytes.
 	overhead = 160
@@ -40,40 +40,69 @@ type Class struct {
 // an item is never older than the object that is encoded. Objects without managed
 // fields or UID are not kept.
 //
+// An item is kept the second time that it is encoded. What is listed once costs a mark,
+// and objects that are decoded again for each list, as those that come from etcd are,
+// do not replace items that other lists find.
+//
 // If the items of a list do not fit, those that do are kept: a cache that dropped the
 // oldest would hold nothing that the next equal list needs.
 type Cache struct {
 	limit int
 	clock clock.PassiveClock
+	begun time.Time
 
 	mu      sync.RWMutex
 	classes map[Class]*class
 	size    int
-	swept   time.Time
 }
 
+// class is not removed from the cache: their number is that of the types that are served.
 type class struct {
-	listed time.Time // the last list
-	items  map[types.UID]*item
+	items map[types.UID]*item
 }
 
 type item struct {
-	fields *metav1.ManagedFieldsEntry
-	data   []byte
-	used   atomic.Int64 // Unix time in seconds
+	fields *metav1.ManagedFieldsEntry              // identity of the object that data encodes
+	data   []byte                                  // nil if only seen is set
+	seen   weak.Pointer[metav1.ManagedFieldsEntry] // identity of the last object that was encoded and not kept
+	used   atomic.Int64                            // in seconds since the cache began
 }
+
+// size is what the cache counts for an item.
+func (i *item) size() int { return len(i.data) + overhead }
 
 // New returns an empty cache for limit bytes.
 func New(limit int, clock clock.PassiveClock) *Cache {
-	return &Cache{limit: limit, clock: clock, classes: map[Class]*class{}, swept: clock.Now()}
+	return &Cache{limit: limit, clock: clock, begun: clock.Now(), classes: map[Class]*class{}}
 }
+
+// Run drops the items that no list has used for a minute, until ctx ends. A nil cache
+// has none.
+func (c *Cache) Run(ctx context.Context, clock clock.WithTicker) {
+	if c == nil {
+		return
+	}
+	ticker := clock.NewTicker(idle)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			c.sweep()
+		}
+	}
+}
+
+// second returns the seconds since the cache began. Changes of the time of day do not
+// affect it.
+func (c *Cache) second() int64 { return int64(c.clock.Since(c.begun) / time.Second) }
 
 // List is the cache's part in encoding one list. It is not safe for concurrent use.
 type List struct {
-	cache *Cache
-	class *class
-	admit bool
-	now   time.Time
+	cache  *Cache
+	class  *class
+	second int64
 }
 
 // List begins a list of a class. A nil cache returns a list that finds and keeps
@@ -82,25 +111,15 @@ func (c *Cache) List(of Class) *List {
 	if c == nil {
 		return &List{}
 	}
-	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now.Sub(c.swept) > idle {
-		c.sweepLocked(now)
-	}
 	known := c.classes[of]
 	if known == nil {
 		known = &class{items: map[types.UID]*item{}}
 		c.classes[of] = known
 	}
-	l := &List{cache: c, class: known, admit: !known.listed.IsZero() && now.Sub(known.listed) <= repeat, now: now}
-	known.listed = now
-	return l
+	return &List{cache: c, class: known, second: c.second()}
 }
-
-// Repeated reports whether the class was listed shortly before: items may be found and
-// are kept.
-func (l *List) Repeated() bool { return l.admit }
 
 // identity returns what distinguishes the states of an object, or nil.
 func identity(obj metav1.Object) *metav1.ManagedFieldsEntry {
@@ -114,60 +133,68 @@ func identity(obj metav1.Object) *metav1.ManagedFieldsEntry {
 // Find sets found to the encoded items of objects, or nil for those that are not kept.
 func (l *List) Find(objects []metav1.Object, found [][]byte) {
 	clear(found)
-	if !l.admit {
+	if l.cache == nil {
 		return
 	}
-	second := l.now.Unix()
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
 	for i, obj := range objects {
 		kept := l.class.items[obj.GetUID()]
-		if kept == nil || kept.fields != identity(obj) {
+		if kept == nil || kept.data == nil || kept.fields != identity(obj) {
 			continue
 		}
-		if kept.used.Load() < second {
-			kept.used.Store(second)
+		if kept.used.Load() < l.second {
+			kept.used.Store(l.second)
 		}
 		found[i] = kept.data
 	}
 }
 
-// Keep keeps a copy of an encoded item, if the list is a repetition and there is room.
+// Keep keeps a copy of an encoded item that was not found, if the same object was
+// encoded before and there is room.
 func (l *List) Keep(obj metav1.Object, data []byte) {
 	fields := identity(obj)
-	if !l.admit || fields == nil {
+	if l.cache == nil || fields == nil {
 		return
 	}
 	c, uid := l.cache, obj.GetUID()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := l.class.items[uid]; old != nil {
-		c.size -= len(old.data) + overhead
-		delete(l.class.items, uid)
-	}
-	if c.size+len(data)+overhead > c.limit {
+	known, seen := l.class.items[uid], weak.Make(fields)
+	switch {
+	case known == nil && c.size+overhead > c.limit:
 		return
+	case known == nil:
+		known = &item{seen: seen}
+		l.class.items[uid] = known
+		c.size += known.size()
+	case known.data != nil && known.fields == fields:
+		return // kept by another list since Find
+	case known.seen != seen:
+		known.seen = seen
+	case c.size-len(known.data)+len(data) <= c.limit:
+		c.size += len(data) - len(known.data)
+		known.fields, known.data, known.seen = fields, bytes.Clone(data), weak.Pointer[metav1.ManagedFieldsEntry]{}
 	}
-	kept := &item{fields: fields, data: bytes.Clone(data)}
-	kept.used.Store(l.now.Unix())
-	l.class.items[uid] = kept
-	c.size += len(data) + overhead
+	if known.data == nil || known.fields == fields { // other bytes have not been used
+		known.used.Store(l.second)
+	}
 }
 
-// sweepLocked drops the items that no list has used for a while, and classes without
-// lists.
-func (c *Cache) sweepLocked(now time.Time) {
-	c.swept = now
-	oldest := now.Add(-idle).Unix()
-	for of, known := range c.classes {
+// sweep drops the items that no list has used for a while.
+func (c *Cache) sweep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	oldest := c.second() - int64(idle/time.Second)
+	for _, known := range c.classes {
 		for uid, kept := range known.items {
 			if kept.used.Load() < oldest {
-				c.size -= len(kept.data) + overhead
+				c.size -= kept.size()
 				delete(known.items, uid)
 			}
 		}
-		if len(known.items) == 0 && now.Sub(known.listed) > repeat {
-			delete(c.classes, of)
+		if len(known.items) == 0 {
+			known.items = map[types.UID]*item{} // a map does not shrink
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package itemcache
 
 import (
+	"context"
 	"reflect"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -69,8 +71,20 @@ func TestItemsAreKeptAtTheSecondListAndFoundAtTheThird(t *testing.T) {
 	other := pods
 	other.APIVersion = "v2"
 	s.expect(s.list(other, 10, a, b), "ee")
-	s.pass(repeat + time.Second)
-	s.expect(s.list(pods, 10, a, b), "ee") // too late for a repetition
+}
+
+func TestItemsThatAreListedOnceHoldNoBytes(t *testing.T) {
+	s, a, b := newSteps(t, 1<<20), object("a"), object("b")
+	s.list(pods, 100, a)
+	s.list(pods, 100, a, b)
+	if want := 100 + 2*overhead; s.cache.size != want {
+		t.Errorf("holds %d bytes, want %d", s.cache.size, want)
+	}
+	s.pass(idle + time.Second)
+	s.cache.sweep()
+	s.expect(s.list(pods, 100, b), "e") // too late for a repetition
+	s.expect(s.list(pods, 100, b), "e")
+	s.expect(s.list(pods, 100, b), "f")
 }
 
 func TestAChangedObjectIsNotFound(t *testing.T) {
@@ -79,15 +93,48 @@ func TestAChangedObjectIsNotFound(t *testing.T) {
 	s.list(pods, 10, a)
 	changed := object("a")
 	s.expect(s.list(pods, 10, changed), "e")
+	s.expect(s.list(pods, 10, changed), "e")
 	s.expect(s.list(pods, 10, changed), "f")
 	s.expect(s.list(pods, 10, a), "e")
 	changed.SetManagedFields(nil)
 	s.list(pods, 10, changed)
+	s.list(pods, 10, changed)
 	s.expect(s.list(pods, 10, changed), "e")
 }
 
+func TestObjectsThatAreDecodedForEachListReplaceNoItems(t *testing.T) {
+	s, a := newSteps(t, 1<<20), object("a")
+	for range 5 {
+		s.expect(s.list(pods, 10, object("a")), "e")
+	}
+	if s.cache.size != overhead {
+		t.Errorf("holds %d bytes of objects that no list can find", s.cache.size)
+	}
+	s.list(pods, 10, a)
+	s.list(pods, 10, a)
+	for range 5 {
+		s.expect(s.list(pods, 10, object("a")), "e")
+		s.expect(s.list(pods, 10, a), "f")
+	}
+}
+
+func TestAnItemIsKeptOnceByConcurrentLists(t *testing.T) {
+	s, a := newSteps(t, 1<<20), object("a")
+	s.list(pods, 10, a)
+	found := make([][]byte, 1)
+	first, second := s.cache.List(pods), s.cache.List(pods)
+	first.Find([]metav1.Object{a}, found)
+	second.Find([]metav1.Object{a}, found)
+	first.Keep(a, []byte("first"))
+	second.Keep(a, []byte("second"))
+	s.cache.List(pods).Find([]metav1.Object{a}, found)
+	if string(found[0]) != "first" || s.cache.size != overhead+len("first") {
+		t.Errorf("holds %d bytes, %q", s.cache.size, found[0])
+	}
+}
+
 func TestTheCacheKeepsWhatFits(t *testing.T) {
-	s, a, b, c := newSteps(t, 2*(100+overhead)), object("a"), object("b"), object("c")
+	s, a, b, c := newSteps(t, 2*100+3*overhead), object("a"), object("b"), object("c")
 	s.list(pods, 100, a, b, c)
 	s.list(pods, 100, a, b, c)
 	for range 3 {
@@ -96,10 +143,13 @@ func TestTheCacheKeepsWhatFits(t *testing.T) {
 	if s.cache.size > s.cache.limit {
 		t.Errorf("holds %d of %d bytes", s.cache.size, s.cache.limit)
 	}
-	s.expect(s.list(pods, 100, object("a"), b), "ef") // the new version takes the place of the old
-	s.list(pods, 100, c)
-	for range 3 { // a is not listed any more
+	changed := object("a")
+	s.expect(s.list(pods, 100, changed, b), "ef")
+	s.expect(s.list(pods, 100, changed, b), "ef")
+	s.expect(s.list(pods, 100, changed, b), "ff") // the new version takes the place of the old
+	for range 3 {                                 // a is not listed any more
 		s.pass(idle / 2)
+		s.cache.sweep()
 		s.list(pods, 100, b, c)
 	}
 	s.expect(s.list(pods, 100, b, c), "ff")
@@ -107,12 +157,43 @@ func TestTheCacheKeepsWhatFits(t *testing.T) {
 
 func TestItemsThatAreNotUsedAreDropped(t *testing.T) {
 	s, a := newSteps(t, 1<<20), object("a")
+	ticks, done := clocktesting.NewFakeClock(s.clock.Now()), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(done)
+		s.cache.Run(ctx, ticks)
+	}()
 	s.list(pods, 100, a)
 	s.list(pods, 100, a)
-	s.pass(2 * (idle + time.Second))
-	s.cache.List(Class{})
-	if s.cache.size != 0 || len(s.cache.classes) != 1 {
-		t.Errorf("holds %d bytes in %d classes", s.cache.size, len(s.cache.classes))
+	s.pass(idle + time.Second)
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return ticks.HasWaiters(), nil }); err != nil {
+		t.Fatal(err)
+	}
+	ticks.Step(idle)
+	held := func() int {
+		s.cache.mu.RLock()
+		defer s.cache.mu.RUnlock()
+		return s.cache.size + len(s.cache.classes[pods].items)
+	}
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return held() == 0, nil }); err != nil {
+		t.Errorf("holds %d", held())
+	}
+	cancel()
+	<-done
+}
+
+func TestAnItemThatIsKeptAfterASweepIsCounted(t *testing.T) {
+	s, a := newSteps(t, 1<<20), object("a")
+	slow := s.cache.List(pods)
+	s.pass(2 * idle)
+	s.cache.sweep()
+	slow.Keep(a, []byte("a"))
+	s.expect(s.list(pods, 1, a), "e")
+	s.expect(s.list(pods, 1, a), "f")
+	s.pass(2 * idle)
+	s.cache.sweep()
+	if s.cache.size != 0 {
+		t.Errorf("holds %d bytes", s.cache.size)
 	}
 }
 
@@ -121,4 +202,5 @@ func TestWithoutACacheNothingIsFoundOrKept(t *testing.T) {
 	for range 3 {
 		s.expect(s.list(pods, 10, a), "e")
 	}
+	s.cache.Run(t.Context(), clocktesting.NewFakeClock(time.Now()))
 }

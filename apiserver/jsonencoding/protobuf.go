@@ -17,8 +17,8 @@ type allocatingSerializer interface {
 	runtime.EncoderWithAllocator
 }
 
-// cachedProtobuf is a serializer that encodes repeated lists from a cache, and all other
-// objects by the library.
+// cachedProtobuf is a serializer that encodes lists with a cache, and all other objects
+// by the library.
 type cachedProtobuf struct {
 	allocatingSerializer
 	items *itemcache.Cache
@@ -48,8 +48,7 @@ const (
 	itemKey        = 2<<3 | 2
 )
 
-// encodeList writes a list whose class was listed shortly before. It reports false for
-// what the library has to encode.
+// encodeList writes a list. It reports false for what the library has to encode.
 func (s cachedProtobuf) encodeList(obj runtime.Object, w io.Writer) (done bool, err error) {
 	list, items, ok := asList(obj)
 	if !ok || items.IsNil() || !hasProtobufTags(list.Type()) ||
@@ -59,9 +58,6 @@ func (s cachedProtobuf) encodeList(obj runtime.Object, w io.Writer) (done bool, 
 	}
 	kind := list.Field(0).Interface().(metav1.TypeMeta)
 	cached := s.items.List(itemcache.Class{Type: items.Type(), APIVersion: kind.APIVersion, MediaType: runtime.ContentTypeProtobuf})
-	if !cached.Repeated() {
-		return false, nil
-	}
 	e := newProtobufList(list.Field(1).Interface().(metav1.ListMeta), items, cached)
 	if _, err := io.WriteString(w, envelopePrefix); err != nil {
 		return true, err
@@ -122,7 +118,7 @@ func (e *protobufList) write(w io.Writer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	buffer := appendField(make([]byte, 0, 2*flushSize), metadataKey, metadata)
+	buffer := appendField(make([]byte, 0, min(e.size, 2*flushSize)), metadataKey, metadata)
 	written := 0
 	var scratch []byte
 	for i, item := range e.items {
