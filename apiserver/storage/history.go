@@ -12,41 +12,53 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// DefaultHistoryBytes is how much of a type's objects the history of its watch cache
-// holds for certain. At two KiB an object, it is 200 events a second for the 75 seconds
-// that the library keeps.
-const DefaultHistoryBytes = 32 << 20
+const (
+	// DefaultHistoryBytes is how much the history of a type's watch cache holds for
+	// certain. At two KiB an object, it is 100 events a second for the 75 seconds that
+	// the library keeps.
+	DefaultHistoryBytes = 32 << 20
+	// eventOverhead is about what an event takes besides its object: itself and its
+	// snapshot of the cache's tree.
+	eventOverhead = 2 << 10
+)
 
 // history bounds the history of one type's watch cache by bytes.
 //
 // The library keeps as many events as happened in a time (window), however large their
 // objects are: its ring of events grows while it is full of events that were recorded
 // within the window, and shrinks when its newest quarter spans more than that. Here each
-// event takes as much of the window as its object takes of the limit, so that the ring
+// event takes at least as much of the window as it takes of the limit, so that the ring
 // does not grow once it holds limit bytes, and shrinks when its newest quarter does.
 // It never has fewer than the library's least number of events, 100.
 //
-// The record times of a burst are later than the machine's clock; they return to it
-// when the burst is over. Besides, the library uses them for the histograms of the time
-// that an event takes through the watch cache only.
+// The record times of a burst are later than the machine's clock, and stay so until the
+// type has had no event for longer than the window. Besides, the library uses them for
+// the histograms of the time that an event takes through the watch cache only.
 type history struct {
 	clock  clock.PassiveClock
 	window time.Duration
 	limit  int
 
-	mu   sync.Mutex
-	next time.Time // before which no further event is recorded
+	mu    sync.Mutex
+	last  time.Time     // the record time of the last event
+	seen  time.Time     // the clock's time of the last event
+	share time.Duration // of the last event in the window
 }
 
-// record returns the record time of an event whose object has size bytes.
+// record returns the record time of an event that takes size bytes. It is later than
+// that of the event before by the share of that one or, if more, by the time that has
+// passed: as in the library's own times, the ring shrinks in quiet times. More than
+// the window need not pass.
 func (h *history) record(size int) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := h.clock.Now()
-	if at.Before(h.next) {
-		at = h.next
+	now := h.clock.Now()
+	at := h.last.Add(max(h.share, min(now.Sub(h.seen), h.window+time.Second)))
+	if at.Before(now) {
+		at = now
 	}
-	h.next = at.Add(time.Duration(float64(h.window) * float64(size) / float64(h.limit)))
+	h.last, h.seen = at, now
+	h.share = time.Duration(float64(h.window) * float64(size) / float64(h.limit))
 	return at
 }
 
@@ -64,7 +76,7 @@ func (c recordingCodec) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	if err != nil || into != nil {
 		return obj, kind, err
 	}
-	return &recordedObject{Object: obj, at: c.history.record(len(data))}, kind, nil
+	return &recordedObject{Object: obj, at: c.history.record(len(data) + eventOverhead)}, kind, nil
 }
 
 // recordedObject is the object of an event on its way from the store to the watch cache.

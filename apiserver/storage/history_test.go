@@ -16,7 +16,7 @@ import (
 	"svc.dev/svc/apiserver/etcd"
 )
 
-func TestEventsTakeAsMuchOfTheWindowAsTheirObjectsOfTheLimit(t *testing.T) {
+func TestEventsTakeAsMuchOfTheWindowAsOfTheLimit(t *testing.T) {
 	begin := time.Unix(1_700_000_000, 0)
 	clock := clocktesting.NewFakePassiveClock(begin)
 	h := &history{clock: clock, window: 75 * time.Second, limit: 1000}
@@ -28,10 +28,14 @@ func TestEventsTakeAsMuchOfTheWindowAsTheirObjectsOfTheLimit(t *testing.T) {
 		{0, 10, 0},
 		{time.Second, 500, time.Second}, // the time is up
 		{0, 500, 38500 * time.Millisecond},
-		{0, 10, 76 * time.Second},
-		{70 * time.Second, 2000, 76*time.Second + 750*time.Millisecond}, // later than the clock
-		{80 * time.Second, 10, 226*time.Second + 750*time.Millisecond},
-		{80 * time.Second, 10, 231 * time.Second}, // the clock again
+		{0, 10, 76 * time.Second}, // later than the clock, by 75 s
+		{0, 2000, 76*time.Second + 750*time.Millisecond},
+		{70 * time.Second, 10, 226*time.Second + 750*time.Millisecond}, // by 155.75 s
+		{60 * time.Second, 10, 286*time.Second + 750*time.Millisecond}, // quiet times count
+		{60 * time.Second, 10, 346*time.Second + 750*time.Millisecond},
+		{100 * time.Second, 10, 422*time.Second + 750*time.Millisecond}, // by 131.75 s: no more than the window
+		{231 * time.Second, 10, 522 * time.Second},                      // the clock again
+		{time.Second, 10, 523 * time.Second},
 	} {
 		clock.SetTime(clock.Now().Add(step.passes))
 		if got := h.record(step.size).Sub(begin); got != step.want {
@@ -47,9 +51,10 @@ func TestTheHistoryIsBoundedByBytes(t *testing.T) {
 		limit int
 		kept  bool // whether a watch can start at the first event
 	}{
-		"without a bound":       {0, true},
-		"they fit":              {DefaultHistoryBytes, true},
-		"they exceed the bound": {100, false},
+		"without a bound":                {0, true},
+		"they fit":                       {DefaultHistoryBytes, true},
+		"they exceed the bound":          {100, false},
+		"their objects fit, they do not": {200 << 10, false},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			b, err := Open(Config{Servers: member.Endpoints(), Prefix: fmt.Sprintf("/limit-%d", test.limit), HistoryBytes: test.limit})
