@@ -243,7 +243,7 @@ func TestAnotherVersionConvertsThroughTheHubAndIsDefaulted(t *testing.T) {
 		t.Errorf("the hub is %#v", hub)
 	}
 	list := &corev1.EventList{
-		ListMeta: metav1.ListMeta{ResourceVersion: "5", Continue: "next", RemainingItemCount: new(int64(3))},
+		ListMeta: metav1.ListMeta{ResourceVersion: "5", Continue: "next", RemainingItemCount: new(int64(3)), ShardInfo: &metav1.ShardInfo{Selector: "shard"}},
 		Items:    []corev1.Event{{Message: "one"}, {Message: "two"}},
 	}
 	other, err := s.ConvertToVersion(list, eventsv1.SchemeGroupVersion)
@@ -251,7 +251,7 @@ func TestAnotherVersionConvertsThroughTheHubAndIsDefaulted(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, ok := other.(*eventsv1.EventList)
-	if !ok || len(got.Items) != 2 || got.Items[1].Note != "two" || got.ResourceVersion != "5" || got.Continue != "next" || *got.RemainingItemCount != 3 {
+	if !ok || len(got.Items) != 2 || got.Items[1].Note != "two" || got.ResourceVersion != "5" || got.Continue != "next" || *got.RemainingItemCount != 3 || got.ShardInfo == nil || got.ShardInfo.Selector != "shard" {
 		t.Errorf("the list is %#v", other)
 	}
 	list.Items[1] = corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Message: "bad"}

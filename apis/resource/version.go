@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -168,6 +169,11 @@ func listConversion(convert func(in, out any) error, newItem func() runtime.Obje
 		toMeta.SetResourceVersion(fromMeta.GetResourceVersion())
 		toMeta.SetContinue(fromMeta.GetContinue())
 		toMeta.SetRemainingItemCount(fromMeta.GetRemainingItemCount())
+		fromShard, ok := fromMeta.(metav1.ShardedListInterface)
+		toShard, has := toMeta.(metav1.ShardedListInterface)
+		if ok && has {
+			toShard.SetShardInfo(fromShard.GetShardInfo())
+		}
 		items := make([]runtime.Object, 0, meta.LenList(from))
 		if err := meta.EachListItem(from, func(item runtime.Object) error {
 			converted := newItem()

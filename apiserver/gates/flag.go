@@ -31,7 +31,32 @@ var ofChain = []featuregate.Feature{
 
 // ofLibraries are the gates on which the libraries act.
 var ofLibraries = []string{
-	string(APIPriorityAndFairness), "APIResponseCompression", "APIServerIdentity", "OpenAPIEnums", "StorageVersionHash", "UnknownVersionInteroperabilityProxy", "WatchList",
+	string(APIPriorityAndFairness),
+	"APIResponseCompression",
+	"APIServerIdentity",
+	"APIServingWithRoutine",
+	"AllowParsingUserUIDFromCertAuth",
+	"AllowUnsafeMalformedObjectDeletion",
+	"CRDObservedGenerationTracking",
+	"ComponentStatusz",
+	"ConcurrentWatchObjectDecode",
+	"ConsistentListFromCacheSkipTimeoutFallback",
+	"DeclarativeValidationBeta",
+	"DetectCacheInconsistency",
+	"EtcdRangeStream",
+	"KMSv1",
+	"ListFromCacheSnapshot",
+	"OpenAPIEnums",
+	"RemoteRequestHeaderUID",
+	"ShardedListAndWatch",
+	"SizeBasedListCostEstimate",
+	"StorageVersionHash",
+	"StructuredAuthenticationConfigurationEgressSelector",
+	"StructuredAuthenticationConfigurationJWKSMetrics",
+	"UnauthenticatedHTTP2DOSMitigation",
+	"UnknownVersionInteroperabilityProxy",
+	"WatchList",
+	"WebhookRoundTripLoadBalancing",
 }
 
 // Record sets the metric kubernetes_feature_enabled for svc's own gates and those of a
