@@ -33,25 +33,6 @@ func TestWrongArgumentsOfJoinAreRefused(t *testing.T) {
 	}
 }
 
-func TestARootDirectoryHasOneAgent(t *testing.T) {
-	dir := t.TempDir()
-	first, err := lockRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if second, err := lockRoot(dir); err == nil || !strings.Contains(err.Error(), "--root-dir: "+dir+" is in use by another svclet: stop that, or choose another directory") {
-		t.Errorf("a second agent gets %v, %v", second, err)
-	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if third, err := lockRoot(dir); err != nil {
-		t.Errorf("after the end of the first: %v", err)
-	} else {
-		third.Close()
-	}
-}
-
 func TestAJoinWithABadFlagKeepsTheConfigurationFile(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can join")

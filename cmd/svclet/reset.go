@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"svc.dev/svc/svclet/agent"
 	"svc.dev/svc/svclet/cgroup"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
@@ -96,7 +97,7 @@ func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int,
 	if _, err := os.Stat(join.UnitFile); err == nil && systemd {
 		errs = append(errs, systemctl(ctx, "disable", "--now", filepath.Base(join.UnitFile)), os.Remove(join.UnitFile), systemctl(ctx, "daemon-reload"))
 	}
-	lock, err := lockRoot(s.RootDir)
+	lock, err := agent.LockRoot(s.RootDir)
 	if err != nil {
 		return 0, errors.Join(append(errs, err)...)
 	}

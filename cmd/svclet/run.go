@@ -145,18 +145,15 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 		return err
 	}
 	defer unlock()
-	root, err := lockRoot(s.RootDir)
+	held, err := agent.Lock(c)
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	shared, err := lockShared(s)
-	if err != nil {
-		return err
-	}
-	defer shared.Close()
-	if err := refuseForeignPods(s); err != nil {
-		return err
+	defer held.Close()
+	if s.Configuration.ContainerRuntimeEndpoint == "" {
+		if err := agent.RefuseForeignPods(s.Configuration, containerdDir(s.RootDir)); err != nil {
+			return err
+		}
 	}
 	c.Listeners, err = agent.Listen(ctx, c)
 	if errors.Is(err, syscall.EADDRINUSE) {

@@ -30,6 +30,7 @@ import (
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/host"
+	"svc.dev/svc/svclet/server"
 )
 
 // node runs pods on this machine: a node agent and, unless the user names
@@ -58,6 +59,9 @@ type node struct {
 	runtime *containerd.Runtime
 	version string
 	agent   bool // Go was called
+	// locks and listeners are the agent's, from before anything is changed.
+	locks     agent.Locks
+	listeners *server.Listeners
 }
 
 // nodeGates returns the feature gates of the agent: those of the release that the server
@@ -122,21 +126,24 @@ func (n *node) Start(ctx context.Context) error {
 	if n.unable != nil {
 		return nil
 	}
-	for _, problem := range prepareHost(ctx) {
-		klog.FromContext(ctx).Info("Failed to prepare the machine for pods, some of them may lack resources", "problem", problem)
+	err := n.reserve(ctx)
+	if err == nil {
+		for _, problem := range prepareHost(ctx) {
+			klog.FromContext(ctx).Info("Failed to prepare the machine for pods, some of them may lack resources", "problem", problem)
+		}
+		err = n.run(ctx)
 	}
-	err := n.run(ctx)
 	if err == nil {
 		return nil
 	}
 	n.Task.Stop()
-	if ctx.Err() != nil {
-		n.disconnect()
-		return err
-	}
-	if n.runtime != nil {
-		// The agent gave it no pods to run. Pods of an earlier start keep running.
+	if n.runtime != nil && !n.runtime.Adopted && ctx.Err() == nil {
+		// The agent gave it no pods to run. One of an earlier start keeps running, as its pods do.
 		err, n.runtime = errors.Join(err, n.runtime.Stop(ctx)), nil
+	}
+	n.disconnect()
+	if ctx.Err() != nil {
+		return err
 	}
 	return n.giveUp(err)
 }
@@ -156,6 +163,34 @@ func (n *node) Failed() <-chan error {
 		return nil
 	}
 	return n.Task.Failed()
+}
+
+// reserve takes the agent's locks and opens its ports. It changes nothing else, so that what
+// runs here already, another agent for example, goes on after an error.
+func (n *node) reserve(ctx context.Context) (err error) {
+	c := n.agentConfig(n.options.endpoint)
+	if n.locks, err = agent.Lock(c); err != nil {
+		return err
+	}
+	if n.options.endpoint == "" {
+		if err := agent.RefuseForeignPods(c.Configuration, n.dir.Containerd()); err != nil {
+			return err
+		}
+	}
+	n.listeners, err = agent.Listen(ctx, c)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: choose other ports with --node-port and --node-healthz-port", err)
+	}
+	return err
+}
+
+// release ends what reserve has reserved and no agent uses any more.
+func (n *node) release() {
+	if n.listeners != nil {
+		n.listeners.Close()
+	}
+	n.locks.Close()
+	n.listeners, n.locks = nil, nil
 }
 
 // run starts the container runtime and the agent.
@@ -187,9 +222,6 @@ func (n *node) run(ctx context.Context) error {
 		return agent.Run(ctx)
 	})
 	err := <-created
-	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%w: choose other ports with --node-port and --node-healthz-port", err)
-	}
 	n.agent = err == nil
 	if err == nil && n.runtime != nil && !n.runtime.HostNetworkOnly() {
 		return n.access.start(ctx, n.runtime)
@@ -237,7 +269,7 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	c.Authentication.Webhook.Enabled = ptr.To(true)
 	c.Authorization.Mode = kubeletconfig.KubeletAuthorizationModeWebhook
 	return agent.Config{
-		Flags: flags, Gates: n.gates, Configuration: c, Containerd: n.runtime,
+		Flags: flags, Gates: n.gates, Configuration: c, Containerd: n.runtime, Listeners: n.listeners,
 		MakeCgroupRoot: n.options.cgroupRoot == "", LogLinksDir: n.dir.LogLinks(),
 		API:          n.keys.client("node"),
 		SetVerbosity: func(level string) error { _, err := logs.GlogSetter(level); return err },
@@ -268,8 +300,9 @@ func (n *node) Stop() error {
 	return nil
 }
 
-// disconnect leaves the container runtime running.
+// disconnect ends the reservations, and leaves the container runtime running.
 func (n *node) disconnect() {
+	n.release()
 	if n.runtime != nil {
 		n.runtime.Close()
 		n.runtime = nil

@@ -5,6 +5,7 @@ package containerd
 import (
 	"context"
 	"errors"
+	"io"
 	"net/netip"
 )
 
@@ -20,6 +21,8 @@ func (*process) forget() {}
 func (*process) stop(context.Context) error { return errLinux }
 
 func (Config) find() (*process, bool, error) { return nil, false, errLinux }
+
+func lockBridge(string) (io.Closer, error) { return nil, errLinux }
 
 func prepare(context.Context, Config) (settings, error) { return settings{}, errLinux }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -50,6 +51,7 @@ type Runtime struct {
 	Adopted bool
 
 	settings settings
+	bridge   io.Closer  // the lock of the bridge; nil if the network is not administered
 	networks sync.Mutex // serializes changes of the network
 	// masquerade is whether connections of pods that leave this machine get its address;
 	// nil while that is as an earlier agent has left it.
@@ -65,41 +67,53 @@ type Runtime struct {
 // Start starts containerd and returns when CRI answers. A containerd that already
 // runs in the same directory is adopted if it was started with the same
 // configuration, and otherwise restarted, while pods go on. From then on
-// containerd is restarted whenever it exits.
+// containerd is restarted whenever it exits. Before it changes anything it locks the
+// bridge, and returns an error if another process has.
 func Start(ctx context.Context, config Config) (*Runtime, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	r := &Runtime{Endpoint: config.Endpoint(), LogFile: config.logFile(), changed: make(chan struct{}, 1)}
-	var err error
-	if r.settings, err = prepare(ctx, config); err != nil {
+	bridge, err := lockBridge(config.bridge())
+	if err != nil {
 		return nil, err
+	}
+	r := &Runtime{Endpoint: config.Endpoint(), LogFile: config.logFile(), changed: make(chan struct{}, 1), bridge: bridge}
+	if err := r.start(ctx, config); err != nil {
+		r.unlock()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Runtime) start(ctx context.Context, config Config) (err error) {
+	if r.settings, err = prepare(ctx, config); err != nil {
+		return err
 	}
 	r.Version = r.settings.version.text
 	if r.Warnings, err = r.network(ctx, config); err != nil {
-		return nil, err
+		return err
 	}
 	content, err := r.settings.toml()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	changed, err := replaceFile(config.configFile(), content)
 	if err != nil {
-		return nil, fmt.Errorf("configure containerd: %w", err)
+		return fmt.Errorf("configure containerd: %w", err)
 	}
 	if err := r.adopt(ctx, changed); err != nil {
-		return nil, err
+		return err
 	}
 	if r.process == nil {
 		if r.process, err = r.launch(ctx); err != nil {
 			r.abandon(ctx)
-			return nil, err
+			return err
 		}
 	}
 	keeping, letGo := context.WithCancel(context.WithoutCancel(ctx))
 	r.letGo = letGo
 	r.kept.Go(func() { r.keep(keeping) })
-	return r, nil
+	return nil
 }
 
 // SetPodCIDRs changes the address ranges of new pods, and stores them for later
@@ -188,6 +202,7 @@ func (r *Runtime) Close() {
 	r.letGo()
 	r.kept.Wait()
 	r.process.forget()
+	r.unlock()
 }
 
 // Stop stops containerd. Its pods keep running, and the next containerd takes them
@@ -195,7 +210,15 @@ func (r *Runtime) Close() {
 func (r *Runtime) Stop(ctx context.Context) error {
 	r.letGo()
 	r.kept.Wait()
+	defer r.unlock()
 	return r.process.stop(ctx)
+}
+
+// unlock lets another containerd use the bridge.
+func (r *Runtime) unlock() {
+	if r.bridge != nil {
+		_ = r.bridge.Close() // a socket that nothing was sent to
+	}
 }
 
 // network writes the CNI configuration, which containerd reloads by itself, and

@@ -2,9 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
+	"time"
 )
 
 // Listeners are the open ports of a server.
@@ -14,7 +17,8 @@ type Listeners struct {
 }
 
 // Listen opens the ports that the options name. The caller serves on them with
-// [Server.Serve], or closes them.
+// [Server.Serve], or closes them. A connection that is opened before they are served waits
+// for that for 10 seconds, and is closed then.
 func Listen(ctx context.Context, o Options) (*Listeners, error) {
 	l := &Listeners{}
 	for _, port := range []struct {
@@ -37,7 +41,7 @@ func Listen(ctx context.Context, o Options) (*Listeners, error) {
 			l.Close()
 			return nil, fmt.Errorf("listen on the %s port: %w", port.name, err)
 		}
-		*port.listener = limited{opened}
+		*port.listener = acceptFrom(limited{opened})
 	}
 	return l, nil
 }
@@ -57,4 +61,84 @@ func (l *Listeners) Close() {
 			_ = listener.Close() // It was never served.
 		}
 	}
+}
+
+const (
+	// startWait is how long a connection waits for the server to serve.
+	startWait = 10 * time.Second
+	// maxWaiting is how many connections wait; the kernel's queue has further ones.
+	maxWaiting = 100
+)
+
+// waiting is a listener that accepts connections before its Accept is called. Each waits
+// for Accept no longer than startWait.
+type waiting struct {
+	net.Listener
+	accepted chan acceptance
+	slots    chan struct{} // one for each connection that waits
+	closed   chan struct{}
+	close    func()
+	running  sync.WaitGroup
+}
+
+// acceptance is a result of Accept.
+type acceptance struct {
+	conn net.Conn
+	err  error
+}
+
+// acceptFrom returns a listener that has the connections of another one, until it is
+// closed.
+func acceptFrom(l net.Listener) *waiting {
+	w := &waiting{Listener: l, accepted: make(chan acceptance), slots: make(chan struct{}, maxWaiting), closed: make(chan struct{})}
+	w.close = sync.OnceFunc(func() { close(w.closed) })
+	w.running.Go(w.run)
+	return w
+}
+
+func (w *waiting) run() {
+	for {
+		conn, err := w.Listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			select {
+			case w.accepted <- acceptance{err: err}:
+			case <-w.closed:
+			}
+			continue
+		}
+		w.slots <- struct{}{} // each is free after startWait at the latest
+		w.running.Go(func() {
+			defer func() { <-w.slots }()
+			late := time.NewTimer(startWait)
+			defer late.Stop()
+			select {
+			case w.accepted <- acceptance{conn: conn}:
+				return
+			case <-late.C:
+			case <-w.closed:
+			}
+			_ = conn.Close() // nothing was sent
+		})
+	}
+}
+
+// Accept implements net.Listener.
+func (w *waiting) Accept() (net.Conn, error) {
+	select {
+	case a := <-w.accepted:
+		return a.conn, a.err
+	case <-w.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener. It also closes the connections that wait.
+func (w *waiting) Close() error {
+	w.close()
+	err := w.Listener.Close()
+	w.running.Wait()
+	return err
 }

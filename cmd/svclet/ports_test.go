@@ -12,27 +12,6 @@ import (
 	"svc.dev/svc/svclet/config"
 )
 
-func TestARootDirectoryIsOfOneAgent(t *testing.T) {
-	dir := t.TempDir() + "/root"
-	held, err := lockRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lockRoot(dir); err == nil || !strings.HasPrefix(err.Error(), "--root-dir: "+dir+" is in use by another svclet") {
-		t.Errorf("a second agent: %v", err)
-	}
-	if err := held.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := lockRoot(dir)
-	if err != nil {
-		t.Fatalf("after the first has ended: %v", err)
-	}
-	if err := again.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // settingsIn returns the settings of an svclet whose directories are in dir, and that makes
 // no cgroups; more are further fields of its configuration.
 func settingsIn(t *testing.T, dir, more string, args ...string) *config.Settings {
@@ -51,39 +30,6 @@ func settingsIn(t *testing.T, dir, more string, args ...string) *config.Settings
 }
 
 const withoutCgroups = "cgroupsPerQOS: false\nenforceNodeAllocatable: [none]\n"
-
-func TestLogsAreOfOneAgentWhateverItsRootDirectory(t *testing.T) {
-	dir := t.TempDir()
-	s := settingsIn(t, dir, withoutCgroups)
-	held, err := lockShared(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lockShared(s); err == nil || !strings.HasPrefix(err.Error(), "podLogsDir: "+filepath.Join(dir, "logs")+" is in use by another svclet") {
-		t.Errorf("a second agent: %v", err)
-	}
-	held.Close()
-	again, err := lockShared(s)
-	if err != nil {
-		t.Fatalf("after the first has ended: %v", err)
-	}
-	again.Close()
-}
-
-func TestACgroupIsOfOneAgent(t *testing.T) {
-	first, second := settingsIn(t, t.TempDir(), ""), settingsIn(t, t.TempDir(), "")
-	held, err := lockShared(first)
-	if err != nil {
-		t.Skip(err) // an svclet of this machine has the cgroup
-	}
-	defer held.Close()
-	if len(held) != 2 {
-		t.Fatalf("%d locks are held, want those of the logs and of the cgroup", len(held))
-	}
-	if _, err := lockShared(second); err == nil || !strings.HasPrefix(err.Error(), "--cgroup-root: ") {
-		t.Errorf("a second agent: %v", err)
-	}
-}
 
 func TestAPortInUseIsReportedBeforeAnythingIsChanged(t *testing.T) {
 	if os.Geteuid() != 0 {
