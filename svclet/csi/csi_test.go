@@ -17,6 +17,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -330,21 +331,36 @@ func TestTokensAreKeptUntilTheyAreToBeRenewed(t *testing.T) {
 	published("3")
 }
 
-func TestADamagedRecordOfAnotherVolumeDoesNotKeepOneStaged(t *testing.T) {
+func TestAVolumeStaysStagedOnlyWhileADamagedRecordMayBeOfIt(t *testing.T) {
 	f := newFixture(t, stages)
-	f.publish(persistent("u1"))
-	damage := func(volume string) string {
-		dir := filepath.Join(f.layout.volumes("u9"), volume)
-		f.Expect(os.MkdirAll(dir, 0o750)).To(gomega.Succeed())
+	mounted := map[string]bool{}
+	f.o.Mounted = func(path string) (bool, error) {
+		_, err := os.Lstat(path)
+		return mounted[path], err
+	}
+	other := func(uid types.UID, name, handle string) Volume {
+		return persistent(uid, func(v *Volume) { v.PV.Name, v.PV.Spec.CSI.VolumeHandle = name, handle })
+	}
+	damage := func(uid types.UID, name string) string {
+		dir := filepath.Join(f.layout.volumes(uid), name)
+		f.Expect(os.MkdirAll(filepath.Join(dir, "mount"), 0o750)).To(gomega.Succeed())
 		f.Expect(os.WriteFile(filepath.Join(dir, recordFile), []byte("{"), 0o600)).To(gomega.Succeed())
 		return dir
 	}
-	damage("other")
-	same := damage(persistent("u1").PV.Name)
-	f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.MatchError(gomega.ContainSubstring("is damaged")))
-	f.Expect(os.RemoveAll(same)).To(gomega.Succeed())
+	f.publish(persistent("u1"))
+	damage("u7", "unmounted")
+	f.publish(other("u8", "pv2", "h2"))
+	mounted[filepath.Join(damage("u8", "pv2"), "mount")] = true // of another handle, as its staged record says
+	for _, name := range []string{persistent("u1").PV.Name, "alias"} {
+		same := damage("u9", name)
+		mounted[filepath.Join(same, "mount")] = true
+		f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.MatchError(gomega.ContainSubstring(same + "/vol_data.json is damaged")))
+		f.Expect(f.driver.Calls()).NotTo(gomega.ContainElement("unstage h1"))
+		f.Expect(os.RemoveAll(same)).To(gomega.Succeed())
+	}
 	f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.Succeed())
 	f.Expect(f.driver.Calls()).To(gomega.ContainElement("unstage h1"))
+	f.Expect(f.driver.Calls()).NotTo(gomega.ContainElement("unstage h2"))
 }
 
 func TestAVolumeThatIsMountedWithAnSELinuxLabelIsLabelled(t *testing.T) {

@@ -16,6 +16,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/svclet/objects"
 )
 
 // publication is one call of [Manager.Publish].
@@ -231,7 +233,7 @@ func (p *publication) context(ctx context.Context) (map[string]string, error) {
 	for _, wanted := range p.object.Spec.TokenRequests {
 		token, err := p.token(ctx, wanted)
 		if err != nil {
-			return nil, fmt.Errorf("token of service account %s for CSI driver %s: %w", p.Pod.Spec.ServiceAccountName, p.record.Driver, err)
+			return nil, fmt.Errorf("token of service account %s for CSI driver %s: %w", objects.AccountOf(p.Pod), p.record.Driver, err)
 		}
 		tokens[wanted.Audience] = token
 	}

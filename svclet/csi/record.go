@@ -129,9 +129,9 @@ func (l layout) volumeDirs() ([]string, error) {
 }
 
 // usedByOthers reports whether a volume has records besides the one in dir. A record that
-// cannot be read is an error if it may be one of them: its directory has the volume's name.
-func (l layout) usedByOthers(dir string, r record) (bool, error) {
-	dirs, err := l.volumeDirs()
+// cannot be read is an error if it may be one of them.
+func (m *Manager) usedByOthers(dir string, r record) (bool, error) {
+	dirs, err := m.layout.volumeDirs()
 	if err != nil {
 		return false, err
 	}
@@ -144,11 +144,48 @@ func (l layout) usedByOthers(dir string, r record) (bool, error) {
 		switch {
 		case err == nil && o.Driver == r.Driver && o.Handle == r.Handle:
 			return true, nil
-		case err != nil && !errors.Is(err, fs.ErrNotExist) && filepath.Base(other) == r.Volume:
-			damaged = errors.Join(damaged, err)
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			may, mountErr := m.mayUse(other, r)
+			if mountErr != nil {
+				err = errors.Join(err, mountErr)
+			}
+			if may || mountErr != nil {
+				damaged = errors.Join(damaged, err)
+			}
 		}
 	}
 	return false, damaged
+}
+
+// mayUse reports whether the volume of dir, whose record is damaged, may be on the device of
+// r: it has the same name, or it is mounted and may be another PersistentVolume with the
+// same handle. It is not that if a volume of its name is staged with another handle.
+func (m *Manager) mayUse(dir string, r record) (bool, error) {
+	name := filepath.Base(dir)
+	if name == r.Volume {
+		return true, nil
+	}
+	uses := false
+	for _, block := range []bool{false, true} {
+		mounted, err := m.o.Mounted(m.layout.target(uidOf(dir), record{Volume: name, Block: block}))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		uses = uses || mounted
+	}
+	if !uses {
+		return false, nil
+	}
+	stages, err := filepath.Glob(filepath.Join(m.layout.root, "plugins/kubernetes.io/csi", "*", "*"))
+	if err != nil {
+		return false, err
+	}
+	for _, stage := range stages {
+		if staged, err := readRecord(stage); err == nil && staged.Volume == name && (staged.Driver != r.Driver || staged.Handle != r.Handle) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // of returns the records of the volumes of a pod, by directory.

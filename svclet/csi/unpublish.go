@@ -86,7 +86,7 @@ func (m *Manager) unstage(ctx context.Context, dir string, r record) error {
 	if err != nil {
 		return err
 	}
-	if used, err := m.layout.usedByOthers(dir, r); used || err != nil {
+	if used, err := m.usedByOthers(dir, r); used || err != nil {
 		return err
 	}
 	d, err := m.drivers.get(r.Driver)

@@ -145,7 +145,7 @@ func (v *Volume) givesGroup(object *storagev1.CSIDriver) bool {
 	return v.fsType() != "" && once
 }
 
-// podInfo returns what drivers are told about the pod, by the CSIDriver's
+// podInfo returns the attributes of the pod in the volume context, by the CSIDriver's
 // podInfoOnMount.
 func (v *Volume) podInfo(object *storagev1.CSIDriver) map[string]string {
 	if !ptr.Deref(object.Spec.PodInfoOnMount, false) {

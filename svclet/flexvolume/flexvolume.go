@@ -158,7 +158,7 @@ func (m *Manager) bind(ctx context.Context, r record, v Volume) error {
 	return m.o.Mounter.Bind(r.Device, r.Path)
 }
 
-// options are what a driver is told of a volume.
+// options returns the options of a driver's calls for a volume.
 func (m *Manager) options(ctx context.Context, v Volume) (map[string]string, error) {
 	access := "rw"
 	if v.ReadOnly {

@@ -31,8 +31,8 @@ type Plugin struct {
 
 // Handler handles the plugins of one type.
 type Handler interface {
-	// Register makes a plugin usable. The plugin is told the error, and is registered
-	// again later.
+	// Register makes a plugin usable. An error is in the status that the plugin is notified
+	// of, and the registration is retried.
 	Register(ctx context.Context, p Plugin) error
 	// Deregister is called when the socket of a registered plugin has gone.
 	Deregister(ctx context.Context, p Plugin)
@@ -71,9 +71,10 @@ type Watcher struct {
 // socket is a registration socket. A plugin that has restarted has created another file.
 type socket struct {
 	file os.FileInfo
-	// plugin is what the handler has accepted; nil before.
+	// plugin is what the handler has accepted, of this file or of the one that it has
+	// replaced; nil before.
 	plugin *registerapi.PluginInfo
-	// registered is whether the plugin has been told so.
+	// registered is whether the plugin of this file has been notified of its registration.
 	registered bool
 	retry      time.Duration
 	retryAfter time.Time
@@ -136,11 +137,14 @@ func (w *Watcher) sync(ctx context.Context, group *sync.WaitGroup, notify *fsnot
 		if file := found[path]; file != nil && os.SameFile(file, s.file) && file.ModTime().Equal(s.file.ModTime()) {
 			continue
 		}
-		// A plugin that has been replaced stays usable until the new one is registered.
-		if found[path] == nil && s.plugin != nil {
+		delete(w.sockets, path)
+		switch {
+		case found[path] != nil:
+			// A plugin that has been replaced stays usable until the new one is registered.
+			w.sockets[path] = &socket{file: found[path], plugin: s.plugin}
+		case s.plugin != nil:
 			w.deregister(ctx, path, s.plugin)
 		}
-		delete(w.sockets, path)
 	}
 	next := scanPeriod
 	now := w.o.Clock.Now()
@@ -209,18 +213,23 @@ func (w *Watcher) registered(ctx context.Context, r result) {
 	delete(w.registering, r.path)
 	s := w.sockets[r.path]
 	switch {
-	case s == nil: // its socket has gone meanwhile
-		if r.info != nil {
-			w.deregister(ctx, r.path, r.info)
+	case s == nil && r.info != nil: // its socket has gone meanwhile
+		w.deregister(ctx, r.path, r.info)
+		return
+	case s == nil:
+		return
+	case r.info != nil:
+		if old := s.plugin; old != nil && (old.Type != r.info.Type || old.Name != r.info.Name) {
+			w.deregister(ctx, r.path, old)
 		}
+		s.plugin = r.info
+	}
+	switch {
 	case s != r.socket: // it has been replaced meanwhile, and is registered next
 	case r.err == nil:
-		s.plugin, s.registered = r.info, true
+		s.registered = true
 		klog.FromContext(ctx).Info("Registered plugin", "type", r.info.Type, "plugin", r.info.Name, "endpoint", pluginOf(r.info, r.path).Endpoint)
 	default:
-		if r.info != nil {
-			s.plugin = r.info
-		}
 		if s.retry = min(2*s.retry, maxRetry); s.retry == 0 {
 			s.retry = minRetry
 		}
@@ -234,8 +243,9 @@ func (w *Watcher) deregister(ctx context.Context, path string, info *registerapi
 	klog.FromContext(ctx).Info("Deregistered plugin", "type", info.Type, "plugin", info.Name)
 }
 
-// handshake asks a plugin who it is, passes it on to its handler, and tells it the
-// result. It returns what the handler has accepted, even if the plugin could not be told.
+// handshake gets the description of a plugin, passes it on to the handler of its type, and
+// notifies the plugin of the result. It returns what the handler has accepted, even if the
+// notification has failed.
 func (w *Watcher) handshake(ctx context.Context, path string) (*registerapi.PluginInfo, error) {
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -254,10 +264,10 @@ func (w *Watcher) handshake(ctx context.Context, path string) (*registerapi.Plug
 	if problem != nil {
 		status.Error = problem.Error()
 	}
-	told, done := context.WithTimeout(ctx, callTimeout)
+	notify, done := context.WithTimeout(ctx, callTimeout)
 	defer done()
-	if _, err := client.NotifyRegistrationStatus(told, status); err != nil {
-		err = fmt.Errorf("the plugin could not be told whether it is registered: %w", err)
+	if _, err := client.NotifyRegistrationStatus(notify, status); err != nil {
+		err = fmt.Errorf("notify the plugin of its registration: %w", err)
 		if problem == nil {
 			return info, err
 		}

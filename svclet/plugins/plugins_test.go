@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"os"
@@ -19,7 +20,9 @@ import (
 type plugin struct {
 	registerapi.UnimplementedRegistrationServer
 	name string
-	told chan *registerapi.RegistrationStatus
+	// path is its socket; name in the directory if it is empty.
+	path     string
+	notified chan *registerapi.RegistrationStatus
 }
 
 func (p *plugin) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
@@ -27,18 +30,18 @@ func (p *plugin) GetInfo(context.Context, *registerapi.InfoRequest) (*registerap
 }
 
 func (p *plugin) NotifyRegistrationStatus(_ context.Context, status *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
-	p.told <- status
+	p.notified <- status
 	return &registerapi.RegistrationStatusResponse{}, nil
 }
 
 // serve serves the plugin at a socket in dir, until stop is called.
 func (p *plugin) serve(t *testing.T, dir string) (stop func()) {
 	t.Helper()
-	listener, err := net.Listen("unix", filepath.Join(dir, p.name))
+	p.notified = make(chan *registerapi.RegistrationStatus, 10)
+	listener, err := net.Listen("unix", cmp.Or(p.path, filepath.Join(dir, p.name)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.told = make(chan *registerapi.RegistrationStatus, 10)
 	server := grpc.NewServer()
 	registerapi.RegisterRegistrationServer(server, p)
 	go func() { _ = server.Serve(listener) }() // until stop
@@ -114,8 +117,8 @@ func TestAPluginIsRegisteredWhileItsSocketIsThere(t *testing.T) {
 	dir := watching(t, h)
 	p := &plugin{name: "good"}
 	stop := p.serve(t, dir)
-	if status := <-p.told; !status.PluginRegistered || !h.has("good") {
-		t.Errorf("the plugin is told %v", status)
+	if status := <-p.notified; !status.PluginRegistered || !h.has("good") {
+		t.Errorf("the plugin is notified of %v", status)
 	}
 	stop() // which removes the socket
 	eventually(t, "the plugin is deregistered", func() bool { return !h.has("good") })
@@ -136,4 +139,18 @@ func TestAPluginThatHangsDoesNotKeepOthers(t *testing.T) {
 	}
 	close(h.hang)
 	eventually(t, "the plugin that has hung is registered", func() bool { return h.has("hangs") })
+}
+
+func TestAPluginIsDeregisteredWhenAnotherHasReplacedItsSocket(t *testing.T) {
+	h := &handler{}
+	dir := watching(t, h)
+	(&plugin{name: "old"}).serve(t, dir)
+	eventually(t, "the plugin is registered", func() bool { return h.has("old") })
+	next := filepath.Join(dir, ".next") // no socket of a plugin
+	(&plugin{name: "new", path: next}).serve(t, dir)
+	if err := os.Rename(next, filepath.Join(dir, "old")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other plugin is registered", func() bool { return h.has("new") })
+	eventually(t, "the plugin is deregistered", func() bool { return !h.has("old") })
 }

@@ -49,7 +49,7 @@ type Certificate struct {
 	failures int
 	retry    time.Time
 
-	toldRefused, toldOverdue, toldExpired bool
+	warnedRefused, warnedOverdue, warnedExpired bool
 }
 
 // pending is a request in progress.
@@ -171,19 +171,19 @@ func (c *Certificate) Credentials() (key, chain []byte, err error) {
 // Warnings returns the events about the certificate, each once.
 func (c *Certificate) Warnings(now time.Time) []Warning {
 	var all []Warning
-	once := func(told *bool, when bool, w Warning) {
-		if when && !*told {
-			*told = true
+	once := func(warned *bool, when bool, w Warning) {
+		if when && !*warned {
+			*warned = true
 			all = append(all, w)
 		}
 	}
 	if c.refused != nil {
-		once(&c.toldRefused, true, *c.refused)
+		once(&c.warnedRefused, true, *c.refused)
 		return all
 	}
 	if c.chain != nil {
-		once(&c.toldOverdue, !now.Before(c.refresh.Add(overdueAfter)), Warning{"CertificateOverdueForRefresh", "PodCertificate refresh overdue"})
-		once(&c.toldExpired, !now.Before(c.expires), Warning{"CertificateExpired", "PodCertificate expired"})
+		once(&c.warnedOverdue, !now.Before(c.refresh.Add(overdueAfter)), Warning{"CertificateOverdueForRefresh", "PodCertificate refresh overdue"})
+		once(&c.warnedExpired, !now.Before(c.expires), Warning{"CertificateExpired", "PodCertificate expired"})
 	}
 	return all
 }
@@ -209,8 +209,8 @@ func (c *Certificate) Next() time.Time {
 	default:
 		at(c.refresh, issued)
 	}
-	at(c.refresh.Add(overdueAfter), issued && !c.toldOverdue)
-	at(c.expires, issued && !c.toldExpired)
+	at(c.refresh.Add(overdueAfter), issued && !c.warnedOverdue)
+	at(c.expires, issued && !c.warnedExpired)
 	return next
 }
 
