@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -18,16 +17,28 @@ func endFlows(family corev1.IPFamily, stale *ruleset.Stale) error {
 	if family == corev1.IPv6Protocol {
 		of = unix.AF_INET6
 	}
-	_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, of, flowFilter{stale})
-	if errors.Is(err, netlink.ErrDumpInterrupted) {
-		// The table has changed meanwhile: try again for the flows that were left out.
-		_, err = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, of, flowFilter{stale})
+	filter := flowFilter{Stale: stale}
+	if stale.NodePorts() {
+		addresses, err := netlink.AddrList(nil, int(of))
+		if err != nil {
+			return err
+		}
+		filter.node = map[netip.Addr]bool{}
+		for _, a := range addresses {
+			if ip, ok := netip.AddrFromSlice(a.IP); ok {
+				filter.node[ip.Unmap()] = true
+			}
+		}
 	}
+	_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, of, filter)
 	return err
 }
 
-// flowFilter finds the stale flows.
-type flowFilter struct{ *ruleset.Stale }
+// flowFilter finds the stale flows, on a node with addresses.
+type flowFilter struct {
+	*ruleset.Stale
+	node map[netip.Addr]bool
+}
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.
 func (f flowFilter) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
@@ -36,5 +47,5 @@ func (f flowFilter) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	}
 	sent, ok := netip.AddrFromSlice(flow.Forward.DstIP)
 	answers, also := netip.AddrFromSlice(flow.Reverse.SrcIP)
-	return ok && also && f.Has(netip.AddrPortFrom(sent.Unmap(), flow.Forward.DstPort), netip.AddrPortFrom(answers.Unmap(), flow.Reverse.SrcPort))
+	return ok && also && f.Has(netip.AddrPortFrom(sent.Unmap(), flow.Forward.DstPort), netip.AddrPortFrom(answers.Unmap(), flow.Reverse.SrcPort), f.node)
 }

@@ -176,6 +176,55 @@ func TestAFlowOfUDPInTheKernelFollowsTheEndpoints(t *testing.T) {
 					t.Errorf("the same client, after the endpoint is another one: %q", got)
 				}
 
+				// The next agent does not know which endpoint the flow goes to.
+				names.Spec.Ports[0].NodePort = 30053
+				node, err := net.Dial("udp", net.JoinHostPort(test.first, "30053"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer node.Close()
+				if got := ask(node); !strings.HasSuffix(got, "connection refused") {
+					t.Errorf("a port of the node before its service: %q", got)
+				}
+				if err := endpoints.Update(at(test.first)); err != nil {
+					t.Error(err)
+				}
+				if p = newKernelProxy(t, p.options.Services); p == nil {
+					return
+				}
+				if !p.sync(t.Context()) {
+					t.Error(p.Problem())
+				}
+				for what, client := range map[string]net.Conn{"the cluster IP": c, "the node port": node} {
+					if got := ask(client); got != "first" {
+						t.Errorf("the same client of %s, after the endpoint has changed while the agent was down: %q", what, got)
+					}
+				}
+
+				// A flow goes on while its endpoint terminates and serves.
+				terminates := at(test.first)
+				terminates.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: new(bool), Serving: ptr.To(true), Terminating: ptr.To(true)}
+				terminates.Endpoints = append(terminates.Endpoints, discoveryv1.Endpoint{Addresses: []string{test.next}})
+				if err := endpoints.Update(terminates); err != nil {
+					t.Error(err)
+				}
+				if !p.sync(t.Context()) {
+					t.Error(p.Problem())
+				}
+				if got := ask(c); got != "first" {
+					t.Errorf("the same client, while its endpoint terminates: %q", got)
+				}
+				if err := endpoints.Update(at(test.next)); err != nil {
+					t.Error(err)
+				}
+				if !p.sync(t.Context()) {
+					t.Error(p.Problem())
+				}
+				if got := ask(c); got != "next" {
+					t.Errorf("the same client, after its endpoint has ended: %q", got)
+				}
+
 				// The check finds a table that is there, and one that another program has removed.
 				if p.check(t.Context()); !p.tables[0].written || !p.tables[1].written {
 					t.Error("a table that is there is missing")

@@ -107,13 +107,15 @@ func (p *Proxy) Problem() error {
 	return nil
 }
 
-// sync applies the changes since the last call. It reports whether all tables have them.
+// sync applies the changes since the last call. It reports whether all tables have them, and
+// no flow is left that they end.
 func (p *Proxy) sync(ctx context.Context) bool {
 	changes, synced := p.changes.Take()
 	if !synced {
 		return true
 	}
 	var failed error
+	done := true
 	for _, t := range p.tables {
 		for key := range changes {
 			t.mark(key)
@@ -125,6 +127,7 @@ func (p *Proxy) sync(ctx context.Context) bool {
 			failed = fmt.Errorf("write service rules: %w", err)
 			continue
 		}
+		done = t.endFlows(ctx, p.options) && done
 		if operations > 0 {
 			klog.FromContext(ctx).V(4).Info("Wrote service rules", "family", t.family, "operations", operations, "took", p.options.Clock.Since(began))
 		}
@@ -135,7 +138,7 @@ func (p *Proxy) sync(ctx context.Context) bool {
 		p.failure.Store(nil)
 	}
 	p.written.Store(failed == nil)
-	return failed == nil
+	return failed == nil && done
 }
 
 // check requests a sync, which writes a table again that another program has removed,
@@ -171,6 +174,8 @@ type table struct {
 	parts  map[services.Key]ruleset.Part
 	owners ruleset.Owners
 	dirty  map[services.Key]bool
+	// stale are the flows of UDP that are to end.
+	stale ruleset.Stale
 }
 
 func (t *table) mark(k services.Key) {
@@ -191,7 +196,7 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	}
 	parts := map[services.Key]ruleset.Part{}
 	var changes []ruleset.Change
-	var stale ruleset.Stale
+	before := t.owners
 	if !t.written {
 		rules.Create(tx)
 		t.owners = ruleset.Owners{}
@@ -202,7 +207,6 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 			}
 			parts[k] = ruleset.PartOf(service, t.family, at)
 			changes = append(changes, ruleset.Change{After: parts[k]})
-			stale.Add(t.parts[k], parts[k])
 		}
 	} else {
 		for k := range t.dirty {
@@ -210,10 +214,12 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 				parts[k] = ruleset.PartOf(service, t.family, at)
 			}
 			changes = append(changes, ruleset.Change{Before: t.parts[k], After: parts[k]})
-			stale.Add(t.parts[k], parts[k])
 		}
 	}
-	conflicts := rules.Change(tx, t.owners, changes...)
+	conflicts := rules.Change(tx, t.owners, &t.stale, changes...)
+	if !t.written {
+		t.stale.Gone(before, t.owners)
+	}
 	if tx.NumOperations() > 0 {
 		if err := t.nft.Run(ctx, tx); err != nil {
 			t.written = false // what the table has is not known for sure
@@ -224,12 +230,20 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	for _, c := range conflicts {
 		klog.FromContext(ctx).Info("Services have the same address and port, the oldest one gets its connections", "map", c.Key.Map, "key", c.Key.Fields, "services", c.Services)
 	}
-	if !stale.Empty() {
-		if err := o.EndFlows(t.family, &stale); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to end flows of UDP, some may go to endpoints that are gone", "family", t.family)
-		}
-	}
 	return tx.NumOperations(), nil
+}
+
+// endFlows ends the stale flows, after their rules. It reports whether there are none left.
+func (t *table) endFlows(ctx context.Context, o Options) bool {
+	if t.stale.Empty() {
+		return true
+	}
+	if err := o.EndFlows(t.family, &t.stale); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to end flows of UDP, some may go to endpoints that are gone, will retry", "family", t.family)
+		return false
+	}
+	t.stale = ruleset.Stale{}
+	return true
 }
 
 // service returns a service with its endpoints.

@@ -187,7 +187,7 @@ func TestFlowsOfAnEndpointThatIsGoneEndAfterItsRules(t *testing.T) {
 	p, v4 := newProxy(t)
 	var ended int
 	p.options.EndFlows = func(family corev1.IPFamily, stale *ruleset.Stale) error {
-		if family == corev1.IPv4Protocol && stale.Has(netip.MustParseAddrPort("10.96.0.1:80"), netip.MustParseAddrPort("10.244.0.5:8080")) {
+		if family == corev1.IPv4Protocol && stale.Has(netip.MustParseAddrPort("10.96.0.1:80"), netip.MustParseAddrPort("10.244.0.5:8080"), nil) {
 			ended = len(v4.runs)
 		}
 		return nil
@@ -202,6 +202,31 @@ func TestFlowsOfAnEndpointThatIsGoneEndAfterItsRules(t *testing.T) {
 	must(t, p.options.Services.EndpointSlices().Delete(endpoints))
 	if p.sync(t.Context()); ended != 2 {
 		t.Errorf("flows have ended after %d transactions", ended)
+	}
+}
+
+func TestFlowsThatCannotEndAreTriedAgain(t *testing.T) {
+	p, v4 := newProxy(t)
+	ended, fail := 0, errors.New("interrupted")
+	p.options.EndFlows = func(family corev1.IPFamily, stale *ruleset.Stale) error {
+		if fail == nil && family == corev1.IPv4Protocol && stale.Has(netip.MustParseAddrPort("10.96.0.1:80"), netip.MustParseAddrPort("10.244.0.9:8080"), nil) {
+			ended++
+		}
+		return fail
+	}
+	udp, endpoints := service("web", "10.96.0.1"), slice("web-1", "web", "10.244.0.5")
+	udp.Spec.Ports[0].Protocol, endpoints.Ports[0].Protocol = corev1.ProtocolUDP, ptr.To(corev1.ProtocolUDP)
+	must(t, p.options.Services.Services().Replace([]any{udp}, ""))
+	must(t, p.options.Services.EndpointSlices().Replace([]any{endpoints}, ""))
+	if p.sync(t.Context()) || !p.Written() || p.Problem() != nil {
+		t.Error("a failure to end flows is not retried, or is one of the rules")
+	}
+	fail = nil
+	if !p.sync(t.Context()) || ended != 1 || len(v4.runs) != 1 {
+		t.Errorf("ended %d times, with %d transactions", ended, len(v4.runs))
+	}
+	if !p.sync(t.Context()) || ended != 1 {
+		t.Errorf("ended %d times", ended)
 	}
 }
 

@@ -3,67 +3,110 @@
 package ruleset
 
 import (
+	"maps"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Datagrams are addresses of UDP, each that of a service or of an endpoint.
-type Datagrams map[Datagram]bool
-
-// Datagram is an address that UDP packets are sent to.
-type Datagram struct {
-	Address netip.AddrPort
-	Kind    DatagramKind
+// Datagrams are the packets of UDP that are sent to a key of a map.
+type Datagrams struct {
+	// Sent is where they are sent to. A node port has no address: it is at each of the node.
+	Sent netip.AddrPort
+	// Endpoints are those of the port that serve, also those that get no new flows.
+	Endpoints map[netip.AddrPort]bool
 }
 
-// DatagramKind says what has an address.
-type DatagramKind int
-
-const (
-	toService DatagramKind = iota
-	toEndpoint
-)
-
-// datagrams adds an address, if the port is one of UDP.
-func (b *builder) datagrams(address string, port int32, kind DatagramKind) {
+// datagrams records the packets that are sent to a key, if the port is one of UDP.
+func (b *builder) datagrams(key Key, address netip.Addr, port int32) {
 	if b.port.Protocol != corev1.ProtocolUDP {
 		return
 	}
-	if ip, err := netip.ParseAddr(address); err == nil {
-		b.Datagrams[Datagram{netip.AddrPortFrom(ip, uint16(port)), kind}] = true //nolint:gosec // a port
+	if b.serving == nil {
+		b.serving = map[netip.AddrPort]bool{}
+		for _, e := range b.all {
+			b.serving[netip.AddrPortFrom(e.address, uint16(e.port))] = true //nolint:gosec // a port
+		}
 	}
+	b.Datagrams[key] = &Datagrams{netip.AddrPortFrom(address, uint16(port)), b.serving} //nolint:gosec // a port
 }
 
 // Stale are flows of UDP that the kernel would keep after the rules have changed: a flow
 // has no end, and its first packet decides where all go.
 type Stale struct {
-	// endpoints have gone, and services have endpoints now that had none.
-	endpoints, services map[netip.AddrPort]bool
+	// endpoints are, by where packets are sent to, those to which flows may go on.
+	endpoints map[netip.AddrPort]map[netip.AddrPort]bool
 }
 
-// Add adds the flows that end when a part replaces another.
-func (s *Stale) Add(before, after Part) {
+// Gone adds the flows to the keys that no service owns any more.
+func (s *Stale) Gone(before, after Owners) {
+	for key := range before {
+		if after.datagrams(key) == nil {
+			s.add(key, before.datagrams(key), after)
+		}
+	}
+}
+
+// add adds the flows to a key that end when its packets before are those of its owner now.
+func (s *Stale) add(key Key, before *Datagrams, owners Owners) {
+	after := owners.datagrams(key)
+	var sent netip.AddrPort
+	switch {
+	case after != nil:
+		sent = after.Sent
+	case before != nil:
+		sent = before.Sent
+	default:
+		return
+	}
+	if _, found := s.endpoints[sent]; !found && !ends(before, after) {
+		return
+	}
+	endpoints := map[netip.AddrPort]bool{}
+	for _, name := range []string{clusterIPs, externalIPs, nodePorts} { // an external IP may be a cluster IP
+		if of := owners.datagrams(Key{name, key.Fields}); of != nil {
+			maps.Copy(endpoints, of.Endpoints)
+		}
+	}
 	if s.endpoints == nil {
-		s.endpoints, s.services = map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
+		s.endpoints = map[netip.AddrPort]map[netip.AddrPort]bool{}
 	}
-	for d := range before.Datagrams {
-		if d.Kind == toEndpoint && !after.Datagrams[d] {
-			s.endpoints[d.Address] = true
+	s.endpoints[sent] = endpoints
+}
+
+// ends reports whether flows may end: an endpoint has gone, or there were none before.
+func ends(before, after *Datagrams) bool {
+	if before == nil || after == nil {
+		return true
+	}
+	for e := range before.Endpoints {
+		if !after.Endpoints[e] {
+			return true
 		}
 	}
-	for d := range after.Datagrams {
-		if d.Kind == toService && !before.Datagrams[d] {
-			s.services[d.Address] = true
-		}
-	}
+	return false
 }
 
 // Empty reports whether there are none.
-func (s *Stale) Empty() bool { return len(s.endpoints)+len(s.services) == 0 }
+func (s *Stale) Empty() bool { return len(s.endpoints) == 0 }
+
+// NodePorts reports whether there are some that are sent to node ports.
+func (s *Stale) NodePorts() bool {
+	for sent := range s.endpoints {
+		if !sent.Addr().IsValid() {
+			return true
+		}
+	}
+	return false
+}
 
 // Has reports whether a flow of UDP is stale: sent is where its packets were sent to, and
-// answers where its answers come from.
-func (s *Stale) Has(sent, answers netip.AddrPort) bool {
-	return sent != answers && s.endpoints[answers] || sent == answers && s.services[sent]
+// answers where its answers come from; node are the node's addresses besides the loopback ones. A
+// flow that was not translated ends if there are endpoints for it.
+func (s *Stale) Has(sent, answers netip.AddrPort, node map[netip.Addr]bool) bool {
+	endpoints, found := s.endpoints[sent]
+	if !found && (node[sent.Addr()] || sent.Addr().IsLoopback()) {
+		endpoints, found = s.endpoints[netip.AddrPortFrom(netip.Addr{}, sent.Port())]
+	}
+	return found && !endpoints[answers] && (sent != answers || len(endpoints) > 0)
 }

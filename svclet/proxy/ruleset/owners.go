@@ -18,6 +18,8 @@ type owner struct {
 	service services.Key
 	created int64 // in seconds
 	verdict string
+	// datagrams are nil for other protocols, and without endpoints.
+	datagrams *Datagrams
 }
 
 // Conflict is a key that several services want, of which the first one owns it.
@@ -26,22 +28,26 @@ type Conflict struct {
 	Services []services.Key
 }
 
-// verdict returns that of a key's owner; empty if the key has none.
-func (o Owners) verdict(k Key) string {
+// owner returns that of a key; empty if it has none.
+func (o Owners) owner(k Key) owner {
 	if of := o[k]; len(of) > 0 {
-		return of[0].verdict
+		return of[0]
 	}
-	return ""
+	return owner{}
 }
 
-// change replaces parts by others. It returns the verdict before of each key that they
+func (o Owners) verdict(k Key) string { return o.owner(k).verdict }
+
+func (o Owners) datagrams(k Key) *Datagrams { return o.owner(k).datagrams }
+
+// change replaces parts by others. It returns the owner before of each key that they
 // have, and the conflicts in which a service has a key that it did not have.
-func (o Owners) change(changes []Change) (before map[Key]string, conflicts []Conflict) {
-	before = map[Key]string{}
+func (o Owners) change(changes []Change) (before map[Key]owner, conflicts []Conflict) {
+	before = map[Key]owner{}
 	for _, c := range changes {
 		for _, elements := range []map[Key]string{c.Before.Elements, c.After.Elements} {
 			for key := range elements {
-				before[key] = o.verdict(key)
+				before[key] = o.owner(key)
 			}
 		}
 	}
@@ -53,7 +59,7 @@ func (o Owners) change(changes []Change) (before map[Key]string, conflicts []Con
 	contested := map[Key]bool{}
 	for _, c := range changes {
 		for key, verdict := range c.After.Elements {
-			o.add(key, owner{c.After.Service, c.After.Created, verdict})
+			o.add(key, owner{c.After.Service, c.After.Created, verdict, c.After.Datagrams[key]})
 			if _, had := c.Before.Elements[key]; !had && len(o[key]) > 1 {
 				contested[key] = true
 			}

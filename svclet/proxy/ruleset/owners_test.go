@@ -53,12 +53,12 @@ func TestTheOldestServiceOwnsAKeyThatSeveralWant(t *testing.T) {
 		fake, table, owners := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
 		tx := fake.NewTransaction()
 		table.Create(tx)
-		table.Change(tx, owners, test.before...)
+		table.Change(tx, owners, &ruleset.Stale{}, test.before...)
 		if err := fake.Run(context.Background(), tx); err != nil {
 			t.Fatal(err)
 		}
 		tx = fake.NewTransaction()
-		conflicts := table.Change(tx, owners, test.changes...)
+		conflicts := table.Change(tx, owners, &ruleset.Stale{}, test.changes...)
 		if err := fake.Run(context.Background(), tx); err != nil {
 			t.Errorf("%s: %v", test.rule, err)
 		}

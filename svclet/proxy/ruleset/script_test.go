@@ -82,7 +82,7 @@ func (m *model) do(c golden.Command) string {
 // change changes the service's part of the table, and returns the transaction.
 func (m *model) change(to ruleset.Part) string {
 	tx := m.fake.NewTransaction()
-	m.table.Change(tx, m.owners, ruleset.Change{Before: m.part, After: to})
+	m.table.Change(tx, m.owners, &ruleset.Stale{}, ruleset.Change{Before: m.part, After: to})
 	m.part = to
 	m.run(tx)
 	return strings.NewReplacer(" ip svc0 ", " ", " ip6 svc0 ", " ").Replace(tx.String())

@@ -58,8 +58,8 @@ type Part struct {
 	Sets   map[string]int32
 	// Elements have the verdicts of maps. Other services may want the same keys: see [Owners].
 	Elements map[Key]string
-	// Datagrams are the addresses that UDP packets are sent to.
-	Datagrams Datagrams
+	// Datagrams are the packets of UDP to the keys that have endpoints.
+	Datagrams map[Key]*Datagrams
 }
 
 // Key is the key of an element of a map: fields are separated by " . ".
@@ -77,7 +77,7 @@ type Place struct{ Node, Zone string }
 func PartOf(s Service, family corev1.IPFamily, at Place) Part {
 	part := Part{
 		Service: services.Key{Namespace: s.Service.Namespace, Name: s.Service.Name}, Created: s.Service.CreationTimestamp.Unix(),
-		Chains: map[string][]string{}, Sets: map[string]int32{}, Elements: map[Key]string{}, Datagrams: Datagrams{},
+		Chains: map[string][]string{}, Sets: map[string]int32{}, Elements: map[Key]string{}, Datagrams: map[Key]*Datagrams{},
 	}
 	if !served(s.Service) || !slices.Contains(s.Service.Spec.IPFamilies, family) {
 		return part
@@ -103,6 +103,8 @@ type builder struct {
 	proto   string
 	// all are the endpoints, near those that are preferred from anywhere.
 	all, near []endpoint
+	// serving are the addresses of all, for UDP.
+	serving map[netip.AddrPort]bool
 }
 
 func newBuilder(part *Part, s Service, port corev1.ServicePort, family corev1.IPFamily, at Place) *builder {
@@ -139,6 +141,7 @@ func (b *builder) build() {
 	if b.port.NodePort != 0 {
 		if external.chain != "" {
 			b.Elements[Key{nodePorts, b.nodePort()}] = "goto " + external.chain
+			b.datagrams(Key{nodePorts, b.nodePort()}, netip.Addr{}, b.port.NodePort)
 		} else {
 			b.Elements[Key{closedPorts, b.nodePort()}] = "goto " + external.closed
 		}
@@ -161,15 +164,15 @@ func (b *builder) leadTo(name string, addresses []string, to target) {
 		if err != nil || ip.Unmap().Is6() != (b.family == corev1.IPv6Protocol) {
 			continue
 		}
-		address := ip.Unmap().String() // in one notation, as keys are compared
-		fields := fmt.Sprintf("%s . %s . %d", address, b.proto, b.port.Port)
+		ip = ip.Unmap() // in one notation, as keys are compared
+		fields := fmt.Sprintf("%s . %s . %d", ip, b.proto, b.port.Port)
 		if to.chain == "" {
 			b.Elements[Key{closed, fields}] = "goto " + to.closed
 			continue
 		}
 		b.Elements[Key{name, fields}] = "goto " + to.chain
 		if name != guardedIPs {
-			b.datagrams(address, b.port.Port, toService)
+			b.datagrams(Key{name, fields}, ip, b.port.Port)
 		}
 	}
 }
@@ -290,7 +293,6 @@ func (b *builder) sticky() bool {
 // toEndpoint adds the chain of an endpoint, and returns its name.
 func (b *builder) toEndpoint(e endpoint) string {
 	name := b.name("endpoint", fmt.Sprintf("/%s/%d", e.address, e.port))
-	b.datagrams(e.address.String(), e.port, toEndpoint)
 	// A pod that connects to itself through the service would answer itself directly.
 	rules := []string{fmt.Sprintf("%s %s jump %s", b.ip("saddr"), e.address, masqueradeChain)}
 	if b.sticky() {

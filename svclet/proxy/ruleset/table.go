@@ -143,17 +143,17 @@ func rule(tx *knftables.Transaction, chain, text string) {
 type Change struct{ Before, After Part }
 
 // Change adds to a transaction what makes the table have the new parts of services, and
-// changes the owners of its keys likewise. It returns the keys that services have begun to
-// want beside others. What leads to a key or chain goes before another service gets it, so
+// changes the owners of its keys likewise. It adds to stale the flows that end, and returns
+// the keys that services have begun to want beside others. What leads to a key or chain goes before another service gets it, so
 // that the changes may come in any order.
-func (t Table) Change(tx *knftables.Transaction, owners Owners, changes ...Change) []Conflict {
+func (t Table) Change(tx *knftables.Transaction, owners Owners, stale *Stale, changes ...Change) []Conflict {
 	for _, c := range changes {
 		t.addObjects(tx, c)
 	}
 	for _, c := range changes {
 		changeRules(tx, c)
 	}
-	conflicts := changeElements(tx, owners, changes)
+	conflicts := changeElements(tx, owners, stale, changes)
 	for _, c := range changes {
 		for _, name := range added(c.After.Chains, c.Before.Chains) {
 			tx.Delete(&knftables.Chain{Name: name})
@@ -195,20 +195,21 @@ func changeRules(tx *knftables.Transaction, c Change) {
 
 // changeElements deletes all elements that change before it adds any: the kernel refuses a
 // key that has another verdict.
-func changeElements(tx *knftables.Transaction, owners Owners, changes []Change) []Conflict {
+func changeElements(tx *knftables.Transaction, owners Owners, stale *Stale, changes []Change) []Conflict {
 	before, conflicts := owners.change(changes)
 	keys := slices.SortedFunc(maps.Keys(before), func(a, b Key) int {
 		return cmp.Or(cmp.Compare(a.Map, b.Map), cmp.Compare(a.Fields, b.Fields))
 	})
 	for _, key := range keys {
-		if verdict := before[key]; verdict != "" && owners.verdict(key) != verdict {
+		if verdict := before[key].verdict; verdict != "" && owners.verdict(key) != verdict {
 			tx.Delete(&knftables.Element{Map: key.Map, Key: strings.Split(key.Fields, " . ")})
 		}
 	}
 	for _, key := range keys {
-		if verdict := owners.verdict(key); verdict != "" && verdict != before[key] {
+		if verdict := owners.verdict(key); verdict != "" && verdict != before[key].verdict {
 			tx.Add(&knftables.Element{Map: key.Map, Key: strings.Split(key.Fields, " . "), Value: []string{verdict}})
 		}
+		stale.add(key, before[key].datagrams, owners)
 	}
 	return conflicts
 }
