@@ -177,6 +177,7 @@ func TestRightsOnRolesAreNoWayToMoreRights(t *testing.T) {
 		{"a role", http.MethodPost, "/namespaces/default/roles", `{"metadata": {"name": "r"}, ` + all + `}`},
 		{"a cluster role that is aggregated", http.MethodPost, "/clusterroles", `{"metadata": {"name": "r", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}, ` + all + `}`},
 		{"a cluster role that aggregates", http.MethodPost, "/clusterroles", `{"metadata": {"name": "r"}, "aggregationRule": {"clusterRoleSelectors": [{}]}}`},
+		{"the aggregation of a role that exists", http.MethodPatch, "/clusterroles/cluster-admin", `{"metadata": {"labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}}`},
 		{"the rules of the own role", http.MethodPatch, "/clusterroles/mallory", `{` + all + `}`},
 		{"an aggregation rule of the own role", http.MethodPatch, "/clusterroles/mallory", `{"aggregationRule": {"clusterRoleSelectors": [{}]}}`},
 		{"the rules of a role that others are bound to", http.MethodPatch, "/clusterroles/system:basic-user", `{` + all + `}`},

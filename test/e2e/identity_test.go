@@ -58,6 +58,14 @@ var _ = Describe("identity", func() {
 		bound := strings.TrimSpace(k.run("create", "token", "robot", "--bound-object-kind=Secret", "--bound-object-name=leash"))
 		k.run("delete", "secret", "leash")
 		Expect(send(request{method: http.MethodGet, path: "/version", token: bound, anonymous: true}).status).To(Equal(401))
+		k.pipe(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "leash"}, "spec": {"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]}}`, "create", "-f", "-")
+		bound = strings.TrimSpace(k.run("create", "token", "robot", "--bound-object-kind=Pod", "--bound-object-name=leash"))
+		replay := func() int {
+			return send(request{method: http.MethodGet, path: "/version", token: bound, anonymous: true}).status
+		}
+		Expect(replay()).To(Equal(200))
+		k.run("delete", "pod", "leash", "--force", "--grace-period=0")
+		Eventually(replay).Should(Equal(401), "the token of a pod that is gone")
 		Expect(k.fails("", "create", "token", "robot", "--duration=1m")).To(ContainSubstring("spec.expirationSeconds: Invalid value: 60: may not specify a duration less than 10 minutes"))
 		Expect(k.fails("", "create", "token", "robot", "--bound-object-kind=Pod", "--bound-object-name=none")).To(ContainSubstring(`pods "none" not found`))
 		Expect(k.fails("", "create", "token", "absent")).To(ContainSubstring(`serviceaccounts "absent" not found`))

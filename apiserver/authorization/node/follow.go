@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -48,9 +49,16 @@ func (a *Authorizer) Run(ctx context.Context, clock clock.Clock) {
 		}
 	}
 	var running sync.WaitGroup
-	running.Go(follow(&corev1.Pod{}, sourceOf(a.client.CoreV1().Pods(metav1.NamespaceAll), bound), storeOf(g, g.setPod, g.removePod)))
-	running.Go(follow(&corev1.PersistentVolume{}, sourceOf(a.client.CoreV1().PersistentVolumes(), fields.Everything()), storeOf(g, g.setVolume, g.removeVolume)))
-	running.Go(follow(&storagev1.VolumeAttachment{}, sourceOf(a.client.StorageV1().VolumeAttachments(), fields.Everything()), storeOf(g, g.setAttachment, g.removeAttachment)))
+	var unfilled atomic.Int32
+	unfilled.Store(3)
+	filled := func() {
+		if unfilled.Add(-1) == 0 {
+			close(a.filled)
+		}
+	}
+	running.Go(follow(&corev1.Pod{}, sourceOf(a.client.CoreV1().Pods(metav1.NamespaceAll), bound), storeOf(g, g.setPod, g.removePod, filled)))
+	running.Go(follow(&corev1.PersistentVolume{}, sourceOf(a.client.CoreV1().PersistentVolumes(), fields.Everything()), storeOf(g, g.setVolume, g.removeVolume, filled)))
+	running.Go(follow(&storagev1.VolumeAttachment{}, sourceOf(a.client.StorageV1().VolumeAttachments(), fields.Everything()), storeOf(g, g.setAttachment, g.removeAttachment, filled)))
 	running.Wait()
 }
 
@@ -77,9 +85,13 @@ func sourceOf[List runtime.Object](client lister[List], selector fields.Selector
 type store[T any] struct {
 	graph       *graph
 	set, remove func(T)
+	// filled is called when the store has been filled once.
+	filled func()
 }
 
-func storeOf[T any](g *graph, set, remove func(T)) store[T] { return store[T]{g, set, remove} }
+func storeOf[T any](g *graph, set, remove func(T), filled func()) store[T] {
+	return store[T]{g, set, remove, sync.OnceFunc(filled)}
+}
 
 // Add implements cache.ReflectorStore.
 func (s store[T]) Add(object any) error { return s.change(s.set, object) }
@@ -106,6 +118,7 @@ func (s store[T]) Replace(objects []any, _ string) error {
 	for _, object := range objects {
 		s.set(object.(T))
 	}
+	s.filled()
 	return nil
 }
 

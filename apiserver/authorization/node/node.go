@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +39,9 @@ type Authorizer struct {
 	// wake closes nodes, which starts the watches: a server without nodes needs none.
 	wake  func()
 	nodes chan struct{}
+	// filled is closed when the graph has all objects that there were when the watches
+	// started.
+	filled chan struct{}
 }
 
 // Rules are the permissions of nodes that do not depend on their pods.
@@ -49,7 +53,7 @@ type Rules interface {
 // New returns an authorizer that knows no pods until Follow is called.
 func New(rules Rules) *Authorizer {
 	nodes := make(chan struct{})
-	return &Authorizer{rules: rules, graph: newGraph(), nodes: nodes, wake: sync.OnceFunc(func() { close(nodes) })}
+	return &Authorizer{rules: rules, graph: newGraph(), nodes: nodes, wake: sync.OnceFunc(func() { close(nodes) }), filled: make(chan struct{})}
 }
 
 // check decides about a request of a node for a resource whose access depends on the
@@ -87,6 +91,9 @@ func (a *Authorizer) Authorize(ctx context.Context, attrs authorizer.Attributes)
 		return a.rules.Authorize(ctx, attrs)
 	}
 	refusal, err := decide(ctx, a, node, attrs)
+	if refusal == unrelated(node) && a.awaitGraph(ctx) {
+		refusal, err = decide(ctx, a, node, attrs)
+	}
 	switch {
 	case err != nil:
 		return authorizer.DecisionNoOpinion, "", err
@@ -94,6 +101,28 @@ func (a *Authorizer) Authorize(ctx context.Context, attrs authorizer.Attributes)
 		return authorizer.DecisionNoOpinion, refusal, nil
 	}
 	return authorizer.DecisionAllow, "", nil
+}
+
+// fillTimeout is how long a request waits for the graph that the first request of a node
+// has started.
+const fillTimeout = 5 * time.Second
+
+// awaitGraph waits until the graph is filled. It reports false if it was filled before, and
+// if it is not in time.
+func (a *Authorizer) awaitGraph(ctx context.Context) bool {
+	select {
+	case <-a.filled:
+		return false
+	default:
+	}
+	limited, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	select {
+	case <-a.filled:
+		return true
+	case <-limited.Done():
+		return false
+	}
 }
 
 // name returns the name of the node that a user is; it is empty if the user is in the

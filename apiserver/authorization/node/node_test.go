@@ -56,6 +56,7 @@ func newAuthorizer(t testing.TB, objects []any, live ...apiruntime.Object) *Auth
 	})
 	a := New(authorizerfactory.NewAlwaysAllowAuthorizer()) // allows what no check decides
 	a.Follow(client)
+	close(a.filled)
 	for _, o := range objects {
 		switch o := o.(type) {
 		case *corev1.Pod:
@@ -277,7 +278,7 @@ func TestAccessEndsWithThePodVolumeOrAttachment(t *testing.T) {
 		return decision == authorizer.DecisionAllow
 	}
 	g := a.graph
-	volumes, attachments, pods := storeOf(g, g.setVolume, g.removeVolume), storeOf(g, g.setAttachment, g.removeAttachment), storeOf(g, g.setPod, g.removePod)
+	volumes, attachments, pods := storeOf(g, g.setVolume, g.removeVolume, func() {}), storeOf(g, g.setAttachment, g.removeAttachment, func() {}), storeOf(g, g.setPod, g.removePod, func() {})
 	if !allowed("", "secrets", "drivers", "stage") || !allowed("storage.k8s.io", "volumeattachments", "", "at") {
 		t.Fatal("no access in the beginning")
 	}
@@ -326,8 +327,8 @@ func TestTheGraphFollowsTheAPIFromTheFirstRequestOfANode(t *testing.T) {
 	if watches := client.Actions(); len(watches) > 0 {
 		t.Errorf("requests before one of a node: %v", watches)
 	}
-	if _, _, err := a.Authorize(ctx, request("n1", "get", "", "nodes", "", "n1")); err != nil {
-		t.Fatal(err)
+	if decision, reason, err := a.Authorize(ctx, request("n1", "get", "", "persistentvolumes", "", "pv")); err != nil || decision != authorizer.DecisionAllow {
+		t.Fatalf("the first request of a node: %v %q %v", decision, reason, err)
 	}
 	await := func(want bool) {
 		t.Helper()
