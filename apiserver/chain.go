@@ -81,7 +81,7 @@ func (c *chain) assemble() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.installMetrics(aggregator.GenericAPIServer.Handler.NonGoRestfulMux)
+	c.installMetrics(aggregator.GenericAPIServer.Handler.NonGoRestfulMux, existing(crds, aggregator))
 	prepared, err := aggregator.PrepareRun()
 	if err != nil {
 		return nil, err

@@ -5,15 +5,20 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/prometheus/slis"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorserver "k8s.io/kube-aggregator/pkg/apiserver"
 
 	"svc.dev/svc/apis/core"
 	"svc.dev/svc/apiserver/metrics"
@@ -22,7 +27,7 @@ import (
 
 // installMetrics serves /metrics, where the library would serve its own metrics
 // alone. With --profiling, a DELETE resets those.
-func (c *chain) installMetrics(m *mux.PathRecorderMux) {
+func (c *chain) installMetrics(m *mux.PathRecorderMux, exists func(schema.GroupResource) bool) {
 	var source prometheus.Gatherer = legacyregistry.DefaultGatherer
 	if c.options.Metrics != nil {
 		source = c.options.Metrics
@@ -30,7 +35,7 @@ func (c *chain) installMetrics(m *mux.PathRecorderMux) {
 	// The library registers its metrics only with its handler.
 	library := mux.NewPathRecorderMux("metrics")
 	routes.MetricsWithReset{}.Install(library)
-	all := promhttp.HandlerFor(metrics.New(source, c.metricsConfig()), promhttp.HandlerOpts{})
+	all := promhttp.HandlerFor(metrics.New(source, c.metricsConfig(exists)), promhttp.HandlerOpts{})
 	m.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
 		if c.options.Features.Profiling && r.Method == http.MethodDelete {
 			library.ServeHTTP(w, r)
@@ -41,7 +46,24 @@ func (c *chain) installMetrics(m *mux.PathRecorderMux) {
 	slis.SLIMetricsWithReset{}.Install(m)
 }
 
-func (c *chain) metricsConfig() metrics.Config {
+// existing returns the function that reports whether there is a definition of a custom
+// resource, or an API server behind this one for its group.
+func existing(crds *apiextensionsserver.CustomResourceDefinitions, aggregator *aggregatorserver.APIAggregator) func(schema.GroupResource) bool {
+	services := aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister()
+	return func(resource schema.GroupResource) bool {
+		if crds != nil {
+			if _, err := crds.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister().Get(resource.String()); err == nil {
+				return true
+			}
+		}
+		all, err := services.List(labels.Everything())
+		return err == nil && slices.ContainsFunc(all, func(s *apiregistrationv1.APIService) bool {
+			return s.Spec.Service != nil && s.Spec.Group == resource.Group
+		})
+	}
+}
+
+func (c *chain) metricsConfig(exists func(schema.GroupResource) bool) metrics.Config {
 	builtIn := sets.New(
 		schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
 		schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"},
@@ -58,6 +80,7 @@ func (c *chain) metricsConfig() metrics.Config {
 		Version:     *release.Public(c.options.Release, release.SVCVersion()).Info(),
 		Silent:      c.deprecated.Silent,
 		IsBuiltIn:   builtIn.Has,
+		Exists:      exists,
 		Store:       c.stores.backend,
 		Pools:       c.pools,
 		Clock:       c.clock,

@@ -11,7 +11,8 @@ import (
 )
 
 // maxCustomResources is the number of custom resources that have series of their
-// own: those that have metrics first.
+// own: those that exist when they have metrics first. Anyone can request resources that do not
+// exist, which have metrics, too.
 const maxCustomResources = 50
 
 // otherResources is the label resource of the series that count the custom
@@ -25,7 +26,7 @@ var resourceLabels = []string{"group", "version", "resource", "crd", "crd_name"}
 // resource; custom resources beyond a number share series. A histogram is some 10 to
 // 25 lines of text, and has series for all resources together.
 type limit struct {
-	isBuiltIn func(schema.GroupResource) bool
+	isBuiltIn, exists func(schema.GroupResource) bool
 
 	mu sync.Mutex
 	// custom are the custom resources with series of their own. None is ever
@@ -33,8 +34,8 @@ type limit struct {
 	custom map[schema.GroupResource]bool
 }
 
-func newLimit(isBuiltIn func(schema.GroupResource) bool) *limit {
-	return &limit{isBuiltIn: isBuiltIn, custom: map[schema.GroupResource]bool{}}
+func newLimit(isBuiltIn, exists func(schema.GroupResource) bool) *limit {
+	return &limit{isBuiltIn: isBuiltIn, exists: exists, custom: map[schema.GroupResource]bool{}}
 }
 
 // apply bounds a family's series.
@@ -121,7 +122,7 @@ func (l *limit) isSurplus(m *dto.Metric) bool {
 	if l.custom[resource] {
 		return false
 	}
-	if len(l.custom) >= maxCustomResources {
+	if len(l.custom) >= maxCustomResources || !l.exists(resource) {
 		return true
 	}
 	l.custom[resource] = true

@@ -28,6 +28,9 @@ type Config struct {
 	Silent func(schema.GroupVersionResource) bool
 	// IsBuiltIn reports whether a resource is none of a CustomResourceDefinition.
 	IsBuiltIn func(schema.GroupResource) bool
+	// Exists reports whether another resource is one of a CustomResourceDefinition, or may be
+	// one of an API server behind this one.
+	Exists func(schema.GroupResource) bool
 	// Store and Pools are measured when metrics are read.
 	Store Store
 	Pools func() []Pool
@@ -39,7 +42,7 @@ type Config struct {
 
 // New returns the metrics that source gathers, as the configuration shows them.
 func New(source prometheus.Gatherer, c Config) prometheus.Gatherer {
-	limit := newLimit(c.IsBuiltIn)
+	limit := newLimit(c.IsBuiltIn, c.Exists)
 	usage := &usage{store: c.Store, pools: c.Pools, clock: c.Clock}
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		gathered, err := source.Gather()

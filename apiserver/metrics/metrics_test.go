@@ -36,6 +36,7 @@ func newConfig() Config {
 		Release:   release.Release{Major: 1, Minor: 28},
 		Silent:    func(schema.GroupVersionResource) bool { return false },
 		IsBuiltIn: func(r schema.GroupResource) bool { return !strings.Contains(r.Group, "example.com") },
+		Exists:    func(r schema.GroupResource) bool { return !strings.HasPrefix(r.Resource, "invented") },
 		Store:     &stored{},
 		Clock:     clocktesting.NewFakePassiveClock(time.Unix(0, 0)),
 	}
@@ -172,6 +173,17 @@ func TestCustomResourcesBeyondTheGreatestNumberShareSeries(t *testing.T) {
 	// ones continue.
 	requests.WithLabelValues("aaa.example.com", "new", "GET").Inc()
 	expect(t, g, `requests{resource="other"`, `requests{resource="other",verb="GET"} 21`)
+}
+
+func TestResourcesThatDoNotExistShareSeries(t *testing.T) {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests_total", Help: "Requests."}, []string{"group", "resource"})
+	for n := range 2 * maxCustomResources {
+		requests.WithLabelValues("example.com", fmt.Sprintf("invented%d", n)).Inc()
+	}
+	requests.WithLabelValues("example.com", "real").Inc()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(requests)
+	expect(t, New(registry, newConfig()), "requests_total{", `requests_total{resource="other"} 100`, `requests_total{group="example.com",resource="real"} 1`)
 }
 
 func TestStoredObjectsAndAllocatedAddressesAreMeasured(t *testing.T) {

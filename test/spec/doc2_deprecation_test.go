@@ -123,6 +123,7 @@ var _ = Describe("Document 2, section 9: deprecation rules", func() {
 			text := send(ctx, launch.Request{Method: "GET", Path: "/metrics"}).Body
 			Expect(len(text)).To(BeNumerically("<", 1<<20))
 			g.Expect(text).To(MatchRegexp(`apiserver_request_total{.*resource="other",.*verb="POST"`))
+			g.Expect(text).NotTo(MatchRegexp(`apiserver_storage_objects{.*} -1`), "etcd did not count in time")
 		}).Should(Succeed())
 	})
 })
