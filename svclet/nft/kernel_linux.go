@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"strings"
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
@@ -45,6 +47,50 @@ func (k kernel) exists(context.Context) (bool, error) {
 		return false, fmt.Errorf("read the table %s: %w", k.name, err)
 	}
 	return table.Use > 0, nil
+}
+
+// countRules returns the number of rules of a chain; 0 if it is missing.
+func (k kernel) countRules(chain string) (int, error) {
+	c, err := nftables.New()
+	if err != nil {
+		return 0, err
+	}
+	rules, err := c.GetRules(&nftables.Table{Name: k.name, Family: k.family}, &nftables.Chain{Name: chain})
+	if err != nil {
+		return 0, fmt.Errorf("read the rules of the chain %s of the table %s: %w", chain, k.name, err)
+	}
+	return len(rules), nil
+}
+
+// members reads the sets with a prefix of the name.
+func (k kernel) members(ctx context.Context, prefix string) (map[string][]Member, error) {
+	if there, err := k.exists(ctx); !there {
+		return nil, err
+	}
+	c, err := nftables.New()
+	if err != nil {
+		return nil, err
+	}
+	sets, err := c.GetSets(&nftables.Table{Name: k.name, Family: k.family})
+	if err != nil {
+		return nil, fmt.Errorf("list the sets of the table %s: %w", k.name, err)
+	}
+	found := map[string][]Member{}
+	for _, set := range sets {
+		if !strings.HasPrefix(set.Name, prefix) {
+			continue
+		}
+		elements, err := c.GetSetElements(set)
+		if err != nil {
+			return nil, fmt.Errorf("read the set %s of the table %s: %w", set.Name, k.name, err)
+		}
+		for _, e := range elements {
+			if address, ok := netip.AddrFromSlice(e.Key); ok {
+				found[set.Name] = append(found[set.Name], Member{address, e.Expires})
+			}
+		}
+	}
+	return found, nil
 }
 
 // Names returns the names of all tables of the kernel; none if it has no nftables.

@@ -6,9 +6,11 @@ package nft
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"sigs.k8s.io/knftables"
 )
@@ -34,6 +36,50 @@ func Exists(ctx context.Context, table knftables.Interface) (bool, error) {
 		return false, nil
 	}
 	return len(chains) > 0, err
+}
+
+// HasRules reports whether a table is there and each of some chains has its number of rules:
+// another program may have flushed them.
+func HasRules(ctx context.Context, table knftables.Interface, chains map[string]int) (bool, error) {
+	there, err := Exists(ctx, table)
+	count := func(chain string) (int, error) {
+		rules, err := table.ListRules(ctx, chain)
+		if knftables.IsNotFound(err) {
+			return 0, nil
+		}
+		return len(rules), err
+	}
+	if t, ok := table.(interface {
+		countRules(chain string) (int, error)
+	}); ok {
+		count = t.countRules // nft would list the rules of all chains
+	}
+	for chain, want := range chains {
+		if !there || err != nil {
+			break
+		}
+		var rules int
+		rules, err = count(chain)
+		there = rules == want
+	}
+	return there, err
+}
+
+// Member is an address in a set, until it expires.
+type Member struct {
+	Address netip.Addr
+	Expires time.Duration
+}
+
+// Members returns what the sets of a table have whose names have a prefix, by the name; nothing
+// if the table is not that of the kernel, or is missing.
+func Members(ctx context.Context, table knftables.Interface, prefix string) (map[string][]Member, error) {
+	if t, ok := table.(interface {
+		members(ctx context.Context, prefix string) (map[string][]Member, error)
+	}); ok {
+		return t.members(ctx, prefix)
+	}
+	return nil, nil
 }
 
 // Remove removes the tables with a name. A machine without nft has none.

@@ -4,10 +4,12 @@ package proxy
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,8 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/svclet/nft"
+	"svc.dev/svc/svclet/proxy/ruleset"
 	"svc.dev/svc/svclet/services"
 )
 
@@ -229,6 +233,25 @@ func TestAFlowOfUDPInTheKernelFollowsTheEndpoints(t *testing.T) {
 				if p.check(t.Context()); !p.tables[0].written || !p.tables[1].written {
 					t.Error("a table that is there is missing")
 				}
+				// Or only its rules.
+				family, i := "ip", 0
+				if test.family == corev1.IPv6Protocol {
+					family, i = "ip6", 1
+				}
+				for _, command := range []string{"flush table " + family + " svc0", "flush chain " + family + " svc0 nat-output", "delete table " + family + " svc0"} {
+					if out, err := exec.CommandContext(t.Context(), "nft", strings.Fields(command)...).CombinedOutput(); err != nil {
+						t.Errorf("nft %s: %v: %s", command, err, out)
+					}
+					if p.check(t.Context()); p.tables[i].written || !p.tables[1-i].written {
+						t.Errorf("after nft %s, the tables are there: %t, %t", command, p.tables[0].written, p.tables[1].written)
+					}
+					if !p.sync(t.Context()) {
+						t.Error(p.Problem())
+					}
+					if p.check(t.Context()); !p.tables[i].written {
+						t.Errorf("after nft %s, the table is not written again", command)
+					}
+				}
 				if out, err := exec.CommandContext(t.Context(), "nft", "flush", "ruleset").CombinedOutput(); err != nil {
 					t.Errorf("nft flush ruleset: %v: %s", err, out)
 				}
@@ -365,4 +388,77 @@ func TestSourceRangesRestrictTheirFamilyInTheKernel(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTheWholeTableIsWrittenWithTheClientsOfEndpoints(t *testing.T) {
+	for _, test := range []struct {
+		family    corev1.IPFamily
+		of        discoveryv1.AddressType
+		ip        string
+		endpoints [2]string
+	}{
+		{corev1.IPv4Protocol, discoveryv1.AddressTypeIPv4, "10.96.0.1", [2]string{"10.244.0.5", "10.244.0.6"}},
+		{corev1.IPv6Protocol, discoveryv1.AddressTypeIPv6, "fd00:96::1", [2]string{"fd00:244::5", "fd00:244::6"}},
+	} {
+		inNamespace(t, func(t *testing.T) {
+			sticky := service("names", test.ip)
+			sticky.Spec.IPFamilies, sticky.Spec.Ports[0] = []corev1.IPFamily{test.family}, corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 53}
+			sticky.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+			endpoints := slice("names-1", "names", "")
+			endpoints.AddressType, endpoints.Ports[0].Protocol, endpoints.Ports[0].Port, endpoints.Endpoints = test.of, ptr.To(corev1.ProtocolUDP), ptr.To[int32](5353), nil
+			for _, address := range test.endpoints {
+				serveUDP(t, address, address)
+				endpoints.Endpoints = append(endpoints.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
+			}
+			store := services.New()
+			if err := errors.Join(routeToLoopback(test.ip), store.Services().Replace([]any{sticky}, ""), store.EndpointSlices().Replace([]any{endpoints}, "")); err != nil {
+				t.Error(err)
+			}
+			var first string
+			var expires time.Duration
+			for i := range 5 {
+				// As after a restart of the agent.
+				p := newKernelProxy(t, store)
+				if p == nil {
+					return
+				}
+				if !p.sync(t.Context()) {
+					t.Error(p.Problem())
+				}
+				table := p.tables[0].nft
+				if test.family == corev1.IPv6Protocol {
+					table = p.tables[1].nft
+				}
+				before, err := nft.Members(t.Context(), table, ruleset.Affinity)
+				if err != nil || len(slices.Concat(slices.Collect(maps.Values(before))...)) != min(i, 1) {
+					t.Errorf("after the start %d, clients are %v: %v", i, before, err)
+				}
+				for _, members := range before {
+					if left := members[0].Expires; left <= 0 || left > expires {
+						t.Errorf("the client expires in %s, and before it was %s", left, expires)
+					}
+				}
+				c, err := net.Dial("udp", net.JoinHostPort(test.ip, "53"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got := ask(c)
+				c.Close()
+				if first == "" {
+					first = got
+				}
+				if got != first || !slices.Contains(test.endpoints[:], got) {
+					t.Errorf("after the start %d the client gets %s, and first %s", i, got, first)
+				}
+				after, err := nft.Members(t.Context(), table, ruleset.Affinity)
+				if err != nil || len(after) != 1 {
+					t.Errorf("clients are %v: %v", after, err)
+				}
+				for _, members := range after {
+					expires = members[0].Expires
+				}
+			}
+		})
+	}
 }

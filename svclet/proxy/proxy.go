@@ -148,7 +148,7 @@ func (p *Proxy) check(ctx context.Context) {
 		if !t.written {
 			continue
 		}
-		there, err := nft.Exists(ctx, t.nft)
+		there, err := nft.HasRules(ctx, t.nft, t.hooks)
 		switch {
 		case err != nil:
 			klog.FromContext(ctx).Error(err, "Failed to read service rules, will retry", "family", t.family)
@@ -169,6 +169,8 @@ type table struct {
 	written bool
 	ranges  []string
 	zone    string
+	// hooks are the numbers of rules of the chains by which the kernel enters the table.
+	hooks map[string]int
 	// parts are what the table has of each service, owners the services that want its
 	// keys, and dirty those services that may have changed since.
 	parts  map[services.Key]ruleset.Part
@@ -198,8 +200,7 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	var changes []ruleset.Change
 	before := t.owners
 	if !t.written {
-		rules.Create(tx)
-		t.owners = ruleset.Owners{}
+		t.hooks, t.owners = rules.Create(tx), ruleset.Owners{}
 		for _, k := range o.Services.Keys() {
 			service := o.service(k)
 			if service.Service == nil {
@@ -219,6 +220,11 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	conflicts := rules.Change(tx, t.owners, &t.stale, changes...)
 	if !t.written {
 		t.stale.Gone(before, t.owners)
+		clients, err := nft.Members(ctx, t.nft, ruleset.Affinity)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to read session affinity, clients may get other endpoints", "family", t.family)
+		}
+		ruleset.Restore(tx, clients, changes...)
 	}
 	if tx.NumOperations() > 0 {
 		if err := t.nft.Run(ctx, tx); err != nil {

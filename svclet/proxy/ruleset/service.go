@@ -306,7 +306,7 @@ func (b *builder) toEndpoint(e endpoint) string {
 // affinity returns the name of the set of an endpoint's clients. It has the timeout,
 // which a set cannot change.
 func (b *builder) affinity(e endpoint) string {
-	return b.name("affinity", fmt.Sprintf("/%s/%d/%d", e.address, e.port, timeoutOf(b.service)))
+	return b.name(affinity, fmt.Sprintf("/%s/%d/%d", e.address, e.port, timeoutOf(b.service)))
 }
 
 // timeoutOf returns for how many seconds a client's connections go to the same endpoint.

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/knftables"
+
+	"svc.dev/svc/svclet/nft"
 )
 
 // The maps of a table, by which a packet's destination finds the chain of its service.
@@ -59,8 +61,8 @@ func Protocol(family corev1.IPFamily) string {
 }
 
 // Create adds the table, without services, to a transaction. It replaces what the table
-// had.
-func (t Table) Create(tx *knftables.Transaction) {
+// had. It returns the number of rules of each chain by which the kernel enters the table.
+func (t Table) Create(tx *knftables.Transaction) map[string]int {
 	tx.Add(&knftables.Table{Comment: ptr.To("Kubernetes services, by svclet")})
 	tx.Delete(&knftables.Table{})
 	tx.Add(&knftables.Table{Comment: ptr.To("Kubernetes services, by svclet")})
@@ -71,7 +73,7 @@ func (t Table) Create(tx *knftables.Transaction) {
 	rule(tx, masqueradeChain, "meta mark set mark or "+masqueradeMark)
 	rule(tx, rejectChain, "reject")
 	rule(tx, dropChain, "drop")
-	t.createHooks(tx)
+	return t.createHooks(tx)
 }
 
 func (t Table) createMaps(tx *knftables.Transaction) {
@@ -98,7 +100,15 @@ func (t Table) addressType() string {
 }
 
 // createHooks adds the chains by which the kernel enters the table.
-func (t Table) createHooks(tx *knftables.Transaction) {
+func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
+	count := map[string]int{}
+	hook := func(name string, kind knftables.BaseChainType, at knftables.BaseChainHook, priority knftables.BaseChainPriority, rules ...string) {
+		tx.Add(&knftables.Chain{Name: name, Type: &kind, Hook: &at, Priority: &priority})
+		for _, r := range rules {
+			rule(tx, name, r)
+		}
+		count[name] = len(rules)
+	}
 	ip := Protocol(t.Family)
 	address, port := ip+" daddr . meta l4proto . th dport vmap @", "meta l4proto . th dport vmap @"
 	toNode, fromPods := "fib daddr type local ", ""
@@ -109,30 +119,23 @@ func (t Table) createHooks(tx *knftables.Transaction) {
 	if t.Family == corev1.IPv4Protocol {
 		notLoopback = "ip daddr != 127.0.0.0/8 "
 		// Loopback addresses are routed, for node ports; only this machine may use them.
-		hook(tx, "loopback", knftables.FilterType, knftables.PreroutingHook, knftables.ManglePriority,
+		hook("loopback", knftables.FilterType, knftables.PreroutingHook, knftables.ManglePriority,
 			`iifname != "lo" ip daddr 127.0.0.0/8 ct state new drop`)
 	}
-	hook(tx, "firewall", knftables.FilterType, knftables.PreroutingHook, knftables.DNATPriority+"-10", address+guardedIPs)
-	hook(tx, "firewall-output", knftables.FilterType, knftables.OutputHook, "-110", address+guardedIPs)
-	hook(tx, "nat-prerouting", knftables.NATType, knftables.PreroutingHook, knftables.DNATPriority,
+	hook("firewall", knftables.FilterType, knftables.PreroutingHook, knftables.DNATPriority+"-10", address+guardedIPs)
+	hook("firewall-output", knftables.FilterType, knftables.OutputHook, "-110", address+guardedIPs)
+	hook("nat-prerouting", knftables.NATType, knftables.PreroutingHook, knftables.DNATPriority,
 		fromPods+address+clusterIPs, address+externalIPs, toNode+notLoopback+port+nodePorts)
-	hook(tx, "nat-output", knftables.NATType, knftables.OutputHook, "-100",
+	hook("nat-output", knftables.NATType, knftables.OutputHook, "-100",
 		address+clusterIPs, address+externalIPs, toNode+port+nodePorts)
-	hook(tx, "nat-postrouting", knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority,
+	hook("nat-postrouting", knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority,
 		fmt.Sprintf("meta mark and %s == %s meta mark set mark xor %s masquerade fully-random", masqueradeMark, masqueradeMark, masqueradeMark))
 	closed, closedExternal := "ct state new "+address+closedIPs, "ct state new "+address+closedExternalIPs
-	hook(tx, "filter-input", knftables.FilterType, knftables.InputHook, knftables.FilterPriority,
+	hook("filter-input", knftables.FilterType, knftables.InputHook, knftables.FilterPriority,
 		closed, closedExternal, "ct state new "+toNode+port+closedPorts)
-	hook(tx, "filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, fromPods+closed, closedExternal)
-	hook(tx, "filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed, closedExternal)
-}
-
-// hook adds a base chain.
-func hook(tx *knftables.Transaction, name string, kind knftables.BaseChainType, at knftables.BaseChainHook, priority knftables.BaseChainPriority, rules ...string) {
-	tx.Add(&knftables.Chain{Name: name, Type: &kind, Hook: &at, Priority: &priority})
-	for _, r := range rules {
-		rule(tx, name, r)
-	}
+	hook("filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, fromPods+closed, closedExternal)
+	hook("filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed, closedExternal)
+	return count
 }
 
 func rule(tx *knftables.Transaction, chain, text string) {
@@ -174,6 +177,24 @@ func (t Table) addObjects(tx *knftables.Transaction, c Change) {
 	}
 	for _, name := range added(c.Before.Chains, c.After.Chains) {
 		tx.Add(&knftables.Chain{Name: name})
+	}
+}
+
+// Affinity is the prefix of the names of the sets of clients that stay with an endpoint.
+const Affinity = affinity + "-"
+
+const affinity = "affinity"
+
+// Restore adds to a transaction that has created the table the clients that its sets had.
+func Restore(tx *knftables.Transaction, clients map[string][]nft.Member, changes ...Change) {
+	for _, c := range changes {
+		for _, name := range slices.Sorted(maps.Keys(c.After.Sets)) {
+			for _, m := range clients[name] {
+				if left := int64(m.Expires / time.Second); left > 0 {
+					tx.Add(&knftables.Element{Set: name, Key: []string{fmt.Sprintf("%s expires %ds", m.Address, left)}})
+				}
+			}
+		}
 	}
 }
 
