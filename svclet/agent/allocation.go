@@ -39,7 +39,7 @@ func newAllocations(base common, conn connections, available resources, held *de
 		Merger: topology.Merger{Policy: topology.Policy(c.TopologyManagerPolicy), Nodes: machine.Nodes(), Closest: closest, Distance: machine.Distance},
 		PerPod: c.TopologyManagerScope == config.TopologyScopePod,
 		Dir:    base.RootDir, Providers: []allocation.Provider{held}, Runtime: conn.runtime, Running: table.Running,
-		Period: c.CPUManagerReconcilePeriod.Duration, Clock: base.Clock,
+		Period: c.CPUManagerReconcilePeriod.Duration, Metrics: base.metrics, Clock: base.Clock,
 	}
 	if nodes := len(o.Merger.Nodes); o.Merger.Policy != topology.None && nodes > maxAlignedNodes {
 		return nil, tasks{}, fmt.Errorf("--topology-manager-policy=%s: the machine has %d NUMA nodes: must be none above %d", o.Merger.Policy, nodes, maxAlignedNodes)
@@ -116,7 +116,7 @@ func newDevices(base common, n func() *node.Node) (*devices.Manager, error) {
 	}
 	return devices.New(devices.Options{
 		Dir: filepath.Join(base.RootDir, "device-plugins"), Nodes: machine.Nodes(), WithoutCDI: base.WithoutCDIDevices,
-		Changed: func() { n().Changed() }, Clock: base.Clock,
+		Changed: func() { n().Changed() }, Registered: base.metrics.DevicePluginRegistered, Allocated: base.metrics.DevicesAllocated, Clock: base.Clock,
 	})
 }
 

@@ -18,7 +18,17 @@ import (
 // cpuProvider allocates exclusive CPUs.
 type cpuProvider struct {
 	*cpus.Static
-	file checkpoint.File
+	file    checkpoint.File
+	metrics Metrics
+}
+
+// Allocate implements Provider.
+func (c cpuProvider) Allocate(p *corev1.Pod, container *corev1.Container, nodes topology.Mask) error {
+	err := c.Static.Allocate(p, container, nodes)
+	if cpus.Requested(p, container) > 0 {
+		c.metrics.CPUsPinned(err)
+	}
+	return err
 }
 
 // Hints implements Provider.

@@ -50,6 +50,16 @@ type Runtime interface {
 	UpdateResources(ctx context.Context, id string, resources *runtimeapi.ContainerResources) error
 }
 
+// Metrics record what a manager does.
+type Metrics interface {
+	// TopologyAdmission records an admission, and whether resources could not be aligned.
+	TopologyAdmission(took time.Duration, failed bool)
+	// CPUsPinned records the allocation of exclusive CPUs to a container.
+	CPUsPinned(err error)
+	// SharedCPUs records how many CPUs are neither reserved nor exclusive.
+	SharedCPUs(count int)
+}
+
 // Options configure a manager.
 type Options struct {
 	Merger topology.Merger
@@ -68,8 +78,9 @@ type Options struct {
 	Running func() []Container
 	// Period is the longest time between two reconciliations of running containers
 	// (--cpu-manager-reconcile-period).
-	Period time.Duration
-	Clock  clock.Clock
+	Period  time.Duration
+	Metrics Metrics
+	Clock   clock.Clock
 }
 
 // Manager allocates resources to the containers of pods when these are admitted.
@@ -116,8 +127,9 @@ func New(o Options) (*Manager, error) {
 			return nil, file.Unusable(err.Error())
 		}
 	}
-	own := cpuProvider{Static: o.CPUs, file: file}
+	own := cpuProvider{Static: o.CPUs, file: file, metrics: o.Metrics}
 	m.providers = append([]Provider{own}, m.providers...)
+	m.recordShared()
 	return m, own.Save()
 }
 
@@ -135,7 +147,9 @@ func (m *Manager) Admit(p *corev1.Pod) *admit.Refusal {
 	if len(m.providers) == 0 {
 		return nil
 	}
+	began := m.o.Clock.Now()
 	refusal := m.allocate(p)
+	m.o.Metrics.TopologyAdmission(m.o.Clock.Since(began), refusal != nil && m.o.Merger.Policy != topology.None)
 	if refusal == nil {
 		if err := m.save(p.UID); err != nil {
 			refusal = &admit.Refusal{Reason: unexpectedReason, Message: err.Error()}
@@ -146,8 +160,16 @@ func (m *Manager) Admit(p *corev1.Pod) *admit.Refusal {
 			of.Release(p.UID)
 		}
 	}
+	m.recordShared()
 	m.reconcileSoon()
 	return refusal
+}
+
+// recordShared records the size of the pool of shared CPUs.
+func (m *Manager) recordShared() {
+	if s := m.o.CPUs; s != nil {
+		m.o.Metrics.SharedCPUs(s.Shared().Intersection(s.Allocatable()).Size())
+	}
 }
 
 // save writes the checkpoints of those resources of which a pod has some.
@@ -244,6 +266,7 @@ func (m *Manager) Retain(active []*corev1.Pod) {
 			// The next change writes it again; after a restart the pods are released again.
 			klog.Background().Error(err, "Failed to save the CPUs, memory and devices of ended pods")
 		}
+		m.recordShared()
 		m.reconcileSoon()
 	}
 }

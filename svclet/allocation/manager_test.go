@@ -44,6 +44,25 @@ func (u *updates) UpdateResources(_ context.Context, id string, r *runtimeapi.Co
 	return nil
 }
 
+// recorded are the metrics of a manager.
+type recorded struct {
+	admissions, refused, pinned, unpinned, shared int
+}
+
+func (r *recorded) TopologyAdmission(_ time.Duration, failed bool) {
+	if r.admissions++; failed {
+		r.refused++
+	}
+}
+
+func (r *recorded) CPUsPinned(err error) {
+	if r.pinned++; err != nil {
+		r.unpinned++
+	}
+}
+
+func (r *recorded) SharedCPUs(count int) { r.shared = count }
+
 // newManager returns a manager of a machine of two NUMA nodes with four CPUs each, of
 // which CPU 0 is reserved.
 func newManager(t *testing.T, dir string, change ...func(*Options)) *Manager {
@@ -55,7 +74,7 @@ func newManager(t *testing.T, dir string, change ...func(*Options)) *Manager {
 	}
 	o := Options{
 		Merger: topology.Merger{Policy: topology.Restricted, Nodes: machine.Nodes()}, CPUs: static, Dir: dir,
-		Runtime: &updates{cpus: map[string]string{}}, Running: func() []Container { return nil }, Clock: testclock.NewFakeClock(time.Unix(0, 0)),
+		Runtime: &updates{cpus: map[string]string{}}, Running: func() []Container { return nil }, Metrics: &recorded{}, Clock: testclock.NewFakeClock(time.Unix(0, 0)),
 	}
 	for _, f := range change {
 		f(&o)
@@ -177,6 +196,33 @@ func TestAnAllocationThatFailsHasAReason(t *testing.T) {
 	if refusal == nil || refusal.Reason != want.Reason || refusal.Message != want.Message {
 		t.Errorf("%v", refusal)
 	}
+}
+
+func TestAdmissionsAndPinnedCPUsAreCounted(t *testing.T) {
+	r := &recorded{}
+	m := newManager(t, t.TempDir(), func(o *Options) { o.Metrics = r })
+	check := func(what string, want recorded) {
+		t.Helper()
+		if *r != want {
+			t.Errorf("%s: %+v, want %+v", what, *r, want)
+		}
+	}
+	check("at the start", recorded{shared: 7})
+	admitted(t, m, guaranteed("1", "2", "500m"))
+	check("a container with exclusive CPUs beside one without", recorded{admissions: 1, pinned: 1, shared: 5})
+	if refusal := m.Admit(guaranteed("2", "6")); refusal == nil {
+		t.Fatal("more CPUs than there are were allocated")
+	}
+	check("a pod that cannot be aligned", recorded{admissions: 2, refused: 1, pinned: 1, shared: 5})
+	m.Retain(nil)
+	check("after all have ended", recorded{admissions: 2, refused: 1, pinned: 1, shared: 7})
+
+	r = &recorded{}
+	m = newManager(t, t.TempDir(), func(o *Options) { o.Metrics, o.Merger.Policy = r, topology.None })
+	if refusal := m.Admit(guaranteed("1", "9")); refusal == nil {
+		t.Fatal("more CPUs than there are were allocated")
+	}
+	check("without a topology policy", recorded{admissions: 1, pinned: 1, unpinned: 1, shared: 7})
 }
 
 // scarce is a resource of which the node has none.

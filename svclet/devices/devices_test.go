@@ -97,14 +97,21 @@ type fixture struct {
 	t     *testing.T
 	dir   string
 	clock *testclock.FakeClock
-	stop  func()
+	// metrics are the calls of Registered and Allocated.
+	metrics chan string
+	stop    func()
 }
 
 func newFixture(t *testing.T, dir string) *fixture {
-	f := &fixture{WithT: gomega.NewWithT(t), t: t, dir: dir, clock: testclock.NewFakeClock(time.Unix(0, 0))}
+	f := &fixture{WithT: gomega.NewWithT(t), t: t, dir: dir, clock: testclock.NewFakeClock(time.Unix(0, 0)), metrics: make(chan string, 100)}
 	f.SetDefaultEventuallyTimeout(time.Minute)
 	var err error
-	f.Manager, err = New(Options{Dir: dir, Nodes: []int{0, 1}, Changed: func() {}, Clock: f.clock})
+	f.Manager, err = New(Options{Dir: dir, Nodes: []int{0, 1}, Changed: func() {}, Clock: f.clock,
+		Registered: func(resource string) { f.metrics <- "registered " + resource },
+		Allocated: func(resource string, took time.Duration) {
+			f.metrics <- "allocated " + resource + " in " + took.String()
+		},
+	})
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -180,6 +187,9 @@ func TestAContainerGetsDevicesAndWhatItNeedsToUseThem(t *testing.T) {
 	_, err = f.Start(t.Context(), "1", "c")
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	f.Expect(p.calls()).To(gomega.Equal([]string{"allocate b,c", "prestart b,c", "prestart b,c"}), "allocated once, prepared before each start")
+	f.Expect(f.metrics).To(gomega.Receive(gomega.Equal("registered " + gpu)))
+	f.Expect(f.metrics).To(gomega.Receive(gomega.Equal("allocated " + gpu + " in 0s")))
+	f.Expect(f.metrics).To(gomega.BeEmpty())
 
 	second, c2 := needing("2", "2")
 	f.Expect(f.Allocate(second, c2, 0)).To(gomega.MatchError("requested number of devices unavailable for example.com/gpu. Requested: 2, Available: 1"))

@@ -32,7 +32,11 @@ type Options struct {
 	WithoutCDI bool
 	// Changed is called when the devices of the node have changed. It must not block.
 	Changed func()
-	Clock   clock.Clock
+	// Registered is called when the plugin of a resource has registered, Allocated when it
+	// has answered an allocation, after a time.
+	Registered func(resource string)
+	Allocated  func(resource string, took time.Duration)
+	Clock      clock.Clock
 }
 
 // Manager knows the devices of the node and to which containers they are allocated.

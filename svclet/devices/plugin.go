@@ -146,6 +146,7 @@ func (m *Manager) connect(ctx context.Context, resource, endpoint string, option
 	if before := m.connected(p); before != nil {
 		before.stop()
 	}
+	m.o.Registered(p.resource)
 	klog.FromContext(ctx).Info("Registered device plugin", "resource", p.resource, "endpoint", endpoint)
 	m.plugins.Go(func() {
 		defer conn.Close()

@@ -70,7 +70,9 @@ func (m *Manager) prepare(ctx context.Context, uid types.UID, name, resource str
 	}
 	if held.Response == nil {
 		held.IDs = m.preferred(ctx, p, uid, name, held.IDs)
+		began := m.o.Clock.Now()
 		answer, err := p.client.Allocate(ctx, &pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: held.IDs}}})
+		m.o.Allocated(p.resource, m.o.Clock.Since(began))
 		if err != nil {
 			return nil, fmt.Errorf("the device plugin cannot allocate %s: %w", strings.Join(held.IDs, ","), err)
 		}

@@ -36,6 +36,7 @@ type Metrics struct {
 	inflight        *prometheus.GaugeVec
 
 	client *clientMetrics
+	allocationMetrics
 }
 
 // startup are the buckets of pod start durations, in seconds.
@@ -47,7 +48,7 @@ var startup = []float64{
 // measures requests.
 func New(nodeName string, c clock.PassiveClock) *Metrics {
 	m := &Metrics{
-		registry: prometheus.NewRegistry(), clock: c, client: newClientMetrics(),
+		registry: prometheus.NewRegistry(), clock: c, client: newClientMetrics(), allocationMetrics: newAllocationMetrics(),
 
 		operations:        counters("runtime_operations_total", "Cumulative number of runtime operations by operation type.", "operation_type"),
 		operationErrors:   counters("runtime_operations_errors_total", "Cumulative number of runtime operation errors by operation type.", "operation_type"),
@@ -87,6 +88,7 @@ func New(nodeName string, c clock.PassiveClock) *Metrics {
 		m.requests, m.requestDuration, m.inflight, m.client.requests, m.client.duration, node, buildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	m.Register(m.collectors()...)
 	return m
 }
 
