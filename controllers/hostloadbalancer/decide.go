@@ -70,10 +70,13 @@ func owns(svc *corev1.Service) bool {
 		ptr.Deref(svc.Spec.LoadBalancerClass, Class) == Class
 }
 
-// nodePorts returns the node ports of all services.
+// nodePorts returns the node ports of all services, with those of health checks.
 func (s *state) nodePorts() map[port]use {
 	used := map[port]use{}
 	for _, svc := range s.services {
+		if number := svc.Spec.HealthCheckNodePort; number != 0 {
+			used[port{corev1.ProtocolTCP, number}] = use{svc, "the health check node port of"}
+		}
 		for _, p := range svc.Spec.Ports {
 			if p.NodePort != 0 {
 				used[port{p.Protocol, p.NodePort}] = use{svc, "a node port of"}

@@ -163,6 +163,14 @@ func TestServicesSharePortsOfNodes(t *testing.T) {
 			want: []string{"web : port 30080/TCP of the nodes is a node port of service ns/node-port: choose another port", "own 10.0.0.1"},
 		},
 		{
+			name: "nor are those of health checks", nodes: []*corev1.Node{a},
+			services: []*corev1.Service{
+				balancer("local", 1, 80, func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 31000 }), balancer("web", 2, 31000, nil),
+				balancer("udp", 3, 31000, func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }),
+			},
+			want: []string{"local 10.0.0.1", "web : port 31000/TCP of the nodes is the health check node port of service ns/local: choose another port", "udp 10.0.0.1"},
+		},
+		{
 			name: "reserved ports are not given away", nodes: []*corev1.Node{a}, services: []*corev1.Service{balancer("ssh", 1, 22, nil)},
 			want: []string{"ssh : port 22/TCP of the nodes is reserved for their own programs (--host-load-balancer-reserved-ports): choose another port"},
 		},
