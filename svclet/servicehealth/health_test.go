@@ -211,14 +211,24 @@ func TestAPortAnswersWhileItsServiceHasOne(t *testing.T) {
 	if got, want := <-warnings, `web FailedToStartServiceHealthcheck: node here failed to start healthcheck "shop/web" on port 31002: address already in use`; got != want {
 		t.Errorf("got event %q, want %q", got, want)
 	}
+	// A change of another service, or of its own endpoints, does not try it again.
+	eventually(t, "a retry is planned", turned.HasWaiters)
+	turned.Step(retryDelay - time.Second)
+	must(store.EndpointSlices().Add(sliceOf("b", endpoint("here", "10.0.0.3", true))))
+	must(store.Services().Add(serviceWith(31003, func(s *corev1.Service) { s.Name = "next" })))
+	if got, want := <-warnings, `next FailedToStartServiceHealthcheck: node here failed to start healthcheck "shop/next" on port 31003: address already in use`; got != want {
+		t.Errorf("got event %q, want %q", got, want)
+	}
+	must(store.Services().Delete(serviceWith(31003, func(s *corev1.Service) { s.Name = "next" })))
 	m.mu.Lock()
 	m.busy = false
 	m.mu.Unlock()
-	eventually(t, "a retry is planned", turned.HasWaiters)
-	turned.Step(retryDelay)
-	eventually(t, "the port is tried again", func() bool { return slices.Equal(m.ports(), []string{":31002"}) })
+	eventually(t, "the port is tried again", func() bool { turned.Step(time.Second); return slices.Equal(m.ports(), []string{":31002"}) })
 	cancel()
 	<-done
+	if len(warnings) > 0 {
+		t.Errorf("another event: %s", <-warnings)
+	}
 	if left := m.ports(); len(left) != 0 {
 		t.Errorf("open after the end: %v", left)
 	}

@@ -56,7 +56,13 @@ type Servers struct {
 	changes *services.Changes
 	running map[services.Key]*server
 	// failed are the services whose ports could not be listened on.
-	failed map[services.Key]bool
+	failed map[services.Key]failure
+}
+
+// failure is a port that was in use, and when it is tried again.
+type failure struct {
+	port  int32
+	retry time.Time
 }
 
 // New returns servers that listen to nothing before Run.
@@ -64,7 +70,7 @@ func New(o Options) *Servers {
 	if o.Listen == nil {
 		o.Listen = net.Listen
 	}
-	return &Servers{options: o, changes: o.Services.Follow(), running: map[services.Key]*server{}, failed: map[services.Key]bool{}}
+	return &Servers{options: o, changes: o.Services.Follow(), running: map[services.Key]*server{}, failed: map[services.Key]failure{}}
 }
 
 // Run listens to the ports of services on all addresses of the machine, as node ports
@@ -77,18 +83,33 @@ func (s *Servers) Run(ctx context.Context) {
 		}
 	}()
 	for {
-		var retry <-chan time.Time // of ports that are in use
-		if len(s.failed) > 0 {
-			retry = s.options.Clock.After(retryDelay)
+		var retry <-chan time.Time
+		stop := func() bool { return true }
+		if at := s.nextRetry(); !at.IsZero() {
+			timer := s.options.Clock.NewTimer(at.Sub(s.options.Clock.Now()))
+			retry, stop = timer.C(), timer.Stop
 		}
 		select {
 		case <-ctx.Done():
+			stop()
 			return
 		case <-s.changes.Changed:
+			stop()
 		case <-retry:
 		}
 		s.sync(ctx)
 	}
+}
+
+// nextRetry returns when the first of the failed ports is tried again; zero without any.
+func (s *Servers) nextRetry() time.Time {
+	var first time.Time
+	for _, f := range s.failed {
+		if first.IsZero() || f.retry.Before(first) {
+			first = f.retry
+		}
+	}
+	return first
 }
 
 // sync starts, changes and stops servers by the changes since the last call.
@@ -97,11 +118,8 @@ func (s *Servers) sync(ctx context.Context) {
 	if !synced {
 		return
 	}
-	for k := range s.failed {
-		changes[k] = true
-	}
 	// Ports are freed first: a service may have the port of another one that is gone.
-	starting := map[services.Key]health{}
+	starting, freed, now := map[services.Key]health{}, map[int32]bool{}, s.options.Clock.Now()
 	for k := range changes {
 		h := healthOf(s.options.Services.Get(k), s.options.Node)
 		old := s.running[k]
@@ -112,10 +130,20 @@ func (s *Servers) sync(ctx context.Context) {
 		if old != nil {
 			old.stop()
 			delete(s.running, k)
+			freed[old.port] = true
+		}
+		if s.failed[k].port == h.port {
+			continue // it has no port, or one that is retried
 		}
 		delete(s.failed, k)
 		if h.port != 0 {
 			starting[k] = h
+		}
+	}
+	for k, f := range s.failed {
+		if freed[f.port] || !now.Before(f.retry) {
+			delete(s.failed, k)
+			starting[k] = healthOf(s.options.Services.Get(k), s.options.Node)
 		}
 	}
 	for k, h := range starting {
@@ -128,7 +156,7 @@ func (s *Servers) start(ctx context.Context, k services.Key, h health) {
 	logger := klog.FromContext(ctx).WithValues("service", k, "port", h.port)
 	listener, err := s.options.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(h.port))))
 	if err != nil {
-		s.failed[k] = true
+		s.failed[k] = failure{h.port, s.options.Clock.Now().Add(retryDelay)}
 		logger.Error(err, "Failed to listen to the health check node port, will retry")
 		if service := s.options.Services.Get(k).Service; service != nil {
 			s.options.Warn(service, failedToStart, fmt.Sprintf("node %s failed to start healthcheck %q on port %d: %v", s.options.Node, k, h.port, err))
