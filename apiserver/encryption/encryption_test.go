@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
 	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 )
@@ -128,6 +130,22 @@ func TestAChangedFileIsReadAndABadOneIsReportedAndNotUsed(t *testing.T) {
 		}
 	}
 
+	failed, succeeded := reloads(t, "failure"), reloads(t, "success")
+	if failed == 0 {
+		t.Error("the metric counts no failed reload")
+	}
 	f.write(t, secretbox("third", "second", "first"))
 	eventually(t, "a file that is mended is used", func() bool { _, key := seal(t, e); return key == "third" })
+	eventually(t, "the reload is counted", func() bool { return reloads(t, "success") == succeeded+1 })
+}
+
+// reloads returns the metric of reloads with a status.
+func reloads(t *testing.T, status string) float64 {
+	t.Helper()
+	counts, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer,
+		"apiserver_encryption_config_controller_automatic_reloads_total", map[string]string{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counts[status]
 }

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/authentication/jwt/jwttest"
@@ -206,6 +208,23 @@ func TestAChangedFileIsReadAndABadOneIsNot(t *testing.T) {
 			t.Errorf("after a file %s: %s", rule, got)
 		}
 	}
+	failed, succeeded := reloads(t, "failure"), reloads(t, "success")
+	write("jwt: [")
+	eventually(t, "the failure is counted", func() bool { return reloads(t, "failure") == failed+1 })
+	write(initial)
+	eventually(t, "the first issuer is accepted again", func() bool { return who(t, a, first.Token(claims())) == "oidc:ann []" })
+	eventually(t, "the reload is counted", func() bool { return reloads(t, "success") == succeeded+1 })
+}
+
+// reloads returns the metric of reloads with a status.
+func reloads(t *testing.T, status string) float64 {
+	t.Helper()
+	counts, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer,
+		"apiserver_authentication_config_controller_automatic_reloads_total", map[string]string{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counts[status]
 }
 
 func TestFlagsAreAConfiguration(t *testing.T) {
