@@ -21,6 +21,7 @@ import (
 	"svc.dev/svc/svclet/networkpolicy"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
+	"svc.dev/svc/svclet/oom"
 	"svc.dev/svc/svclet/server"
 	"svc.dev/svc/svclet/server/metrics"
 	"svc.dev/svc/svclet/shutdown"
@@ -181,7 +182,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if err != nil {
 		return nil, err
 	}
-	all := tasks{parts: []func(context.Context){n.Run}}
+	all := tasks{parts: []func(context.Context){n.Run, reportSystemOOM(oom.Open, conn.events.Node)}}
 	all.add(renewal(base))
 	all.add(recordsTask(conn, pulls))
 	all.add(gracefulShutdown(base, conn, p, n))
