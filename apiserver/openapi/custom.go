@@ -29,11 +29,14 @@ import (
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"svc.dev/svc/apiserver/filters/compression"
 )
 
 // InstallWithCustomResources is Install for the server of CustomResourceDefinitions:
 // its documents are also those of the custom resources that are established. They are
-// built when they are asked for, and version 3 documents are kept compressed.
+// built when they are asked for, and version 3 documents are kept compressed: clients that
+// accept gzip get them so.
 func (d *Documents) InstallWithCustomResources(container *restful.Container, to serveMux, definitions apiextensionslisters.CustomResourceDefinitionLister) {
 	custom := &custom{docs: d, definitions: definitions, hashes: map[string]definitionHash{}, kept: map[documentKey]document{}}
 	static := sync.OnceValues(func() (*spec.Swagger, error) { return d.buildV2(container) })
@@ -218,7 +221,7 @@ func (c *custom) serveV3(w http.ResponseWriter, r *http.Request, gv string, vers
 		mediaType = protobufV3
 	}
 	w.Header().Set("Etag", strconv.Quote(version.hash))
-	w.Header().Set("Vary", "Accept")
+	w.Header().Set("Vary", "Accept, Accept-Encoding")
 	if r.Header.Get("If-None-Match") == strconv.Quote(version.hash) {
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -226,6 +229,12 @@ func (c *custom) serveV3(w http.ResponseWriter, r *http.Request, gv string, vers
 	compressed, err := c.document(documentKey{gv, mediaType}, version)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if compression.AcceptsGzip(r.Header) {
+		w.Header().Set("Content-Type", mediaType)
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(compressed) // as below
 		return
 	}
 	plain, err := gzip.NewReader(bytes.NewReader(compressed))

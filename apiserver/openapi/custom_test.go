@@ -1,7 +1,10 @@
 package openapi_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -176,6 +179,22 @@ func TestTheHashOfCustomResourcesIsThatOfTheirSpecification(t *testing.T) {
 	}
 	if got := c.get(second); !strings.Contains(got.Body.String(), `"color"`) {
 		t.Errorf("the new document: %d %s", got.Code, got.Body)
+	}
+}
+
+func TestDocumentsOfCustomResourcesAreCompressedForClientsThatAcceptIt(t *testing.T) {
+	c := serveCustom(t, definition("widgets", "Widget", "1"))
+	url := c.url(exampleV1)
+	plain, compressed := c.get(url, "Accept-Encoding", "gzip;q=0"), c.get(url, "Accept-Encoding", "gzip")
+	if plain.Header().Get("Content-Encoding") != "" || compressed.Header().Get("Content-Encoding") != "gzip" {
+		t.Errorf("got headers %v and %v", plain.Header(), compressed.Header())
+	}
+	reader, err := gzip.NewReader(compressed.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content, err := io.ReadAll(reader); err != nil || !bytes.Equal(content, plain.Body.Bytes()) {
+		t.Errorf("got %v\n%s\nwant\n%s", err, content, plain.Body)
 	}
 }
 

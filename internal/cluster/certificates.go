@@ -84,10 +84,12 @@ func (c *certificates) nodeName() string {
 }
 
 // client returns how a client with the certificate of this name reaches the API
-// server. It names files, because clients read renewed certificates from them.
+// server. It names files, because clients read renewed certificates from them. Responses
+// are not compressed: both sides are in this process.
 func (c *certificates) client(name string) *rest.Config {
 	return &rest.Config{
-		Host: serverURL(c.cluster.Server),
+		Host:               serverURL(c.cluster.Server),
+		DisableCompression: true,
 		TLSClientConfig: rest.TLSClientConfig{
 			CAFile:   c.Certificate("ca"),
 			CertFile: c.Certificate(name),

@@ -45,7 +45,7 @@ func Filter(next http.Handler) http.Handler {
 func Always(next http.Handler) http.Handler {
 	writers := &sync.Pool{New: newGzipWriter}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if !acceptsGzip(req.Header["Accept-Encoding"]) {
+		if !AcceptsGzip(req.Header) {
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -58,10 +58,10 @@ func Always(next http.Handler) http.Handler {
 	})
 }
 
-// acceptsGzip reports whether an Accept-Encoding header allows gzip (RFC 9110,
+// AcceptsGzip reports whether the Accept-Encoding of a request allows gzip (RFC 9110,
 // section 12.5.3).
-func acceptsGzip(values []string) bool {
-	for _, value := range values {
+func AcceptsGzip(header http.Header) bool {
+	for _, value := range header["Accept-Encoding"] {
 		for coding := range strings.SplitSeq(value, ",") {
 			name, weight, _ := strings.Cut(coding, ";")
 			if strings.EqualFold(strings.TrimSpace(name), "gzip") {
