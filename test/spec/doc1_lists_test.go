@@ -1,13 +1,20 @@
 package spec
 
 import (
+	"compress/gzip"
 	"fmt"
+	"io"
 	"net/url"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"svc.dev/svc/test/launch"
 )
@@ -66,6 +73,57 @@ var _ = Describe("Document 1, section 4: lists", Ordered, func() {
 		Expect(meta).To(HaveKeyWithValue("continue", ""))
 	})
 
+	It("a repeated list has what single gets have", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		autoscalers := func(version, name string) string {
+			return "/apis/autoscaling/" + version + "/namespaces/" + ns + "/horizontalpodautoscalers" + name
+		}
+		write := func(method, path, contentType, body string) {
+			GinkgoHelper()
+			resp := send(ctx, launch.Request{Method: method, Path: path, ContentType: contentType, Body: body})
+			Expect(resp.Status).To(BeNumerically("<", 300), resp.Body)
+		}
+		create := func(name string, most int) {
+			GinkgoHelper()
+			// In v1, behavior is an annotation.
+			write("POST", autoscalers("v2", ""), "application/json", fmt.Sprintf(`{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":%q},
+				"spec":{"maxReplicas":%d,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"behavior":{"scaleUp":{"stabilizationWindowSeconds":%d}}}}`, name, most, most))
+		}
+		expectSame := func(step string) {
+			GinkgoHelper()
+			for _, version := range []string{"v1", "v2"} {
+				for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+					for _, encoding := range []string{"identity", "gzip"} {
+						read := func(path string) runtime.Object {
+							GinkgoHelper()
+							return decoded(send(ctx, launch.Request{Method: "GET", Path: path, Accept: accept, Header: map[string]string{"Accept-Encoding": encoding}}))
+						}
+						for n := range 3 {
+							items, err := meta.ExtractList(read(autoscalers(version, "")))
+							Expect(err).NotTo(HaveOccurred())
+							Expect(items).To(HaveLen(3))
+							for _, item := range items {
+								want := read(autoscalers(version, "/"+item.(metav1.Object).GetName()))
+								want.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // items have none
+								Expect(item).To(Equal(want), "%s: list %d of %s as %s, %s", step, n, version, accept, encoding)
+							}
+						}
+					}
+				}
+			}
+		}
+		for i, name := range []string{"a", "b", "c"} {
+			create(name, i+1)
+		}
+		expectSame("after creation")
+		write("PATCH", autoscalers("v2", "/a"), "application/merge-patch+json", `{"spec":{"behavior":{"scaleUp":{"stabilizationWindowSeconds":30}}}}`)
+		write("PATCH", autoscalers("v1", "/b/status"), "application/merge-patch+json", `{"status":{"currentReplicas":2}}`)
+		expectSame("after patches")
+		write("DELETE", autoscalers("v1", "/c"), "", "")
+		create("c", 9)
+		expectSame("after deletion and creation")
+	})
+
 	It("metadata.continue is in every list, empty when it is complete", func(ctx SpecContext) {
 		meta, items := list(ctx, "")
 		Expect(items).To(HaveLen(size))
@@ -89,3 +147,19 @@ var _ = Describe("Document 1, section 4: lists", Ordered, func() {
 		Entry("an unknown match", "resourceVersionMatch=Newest&resourceVersion=1", 422),
 	)
 })
+
+// decoded returns the object in a response, which may be compressed.
+func decoded(resp launch.Response) runtime.Object {
+	GinkgoHelper()
+	Expect(resp.Status).To(Equal(200), resp.Body)
+	content := []byte(resp.Body)
+	if resp.Header.Get("Content-Encoding") == "gzip" {
+		reader, err := gzip.NewReader(strings.NewReader(resp.Body))
+		Expect(err).NotTo(HaveOccurred())
+		content, err = io.ReadAll(reader)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	obj, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(content, nil, nil)
+	Expect(err).NotTo(HaveOccurred())
+	return obj
+}
