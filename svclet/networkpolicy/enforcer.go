@@ -19,6 +19,7 @@ import (
 	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/reflector"
 	"svc.dev/svc/svclet/runtime"
+	"svc.dev/svc/svclet/source"
 	"svc.dev/svc/svclet/syncloop"
 )
 
@@ -77,7 +78,7 @@ func New(o Options) (*Enforcer, error) {
 	if o.Sysctl == nil {
 		o.Sysctl = nft.SetParameter
 	}
-	e := &Enforcer{options: o, state: newState(o.Node)}
+	e := &Enforcer{options: o, state: newState(o.Node, o.Bridge)}
 	for _, family := range families {
 		nft, err := o.Tables(family, tableName(o.Bridge))
 		if err != nil {
@@ -211,6 +212,9 @@ func (e *Enforcer) Protect(ctx context.Context, p *corev1.Pod, addresses []strin
 		return nil
 	}
 	version := e.state.hold(p, addresses)
+	if source.IsStatic(p) {
+		e.admit(ctx, addresses)
+	}
 	timeout := e.options.Clock.NewTimer(protectTimeout)
 	defer timeout.Stop()
 	for late := false; ; {
@@ -227,6 +231,22 @@ func (e *Enforcer) Protect(ctx context.Context, p *corev1.Pod, addresses []strin
 			return ctx.Err()
 		case <-timeout.C():
 			late = true
+		}
+	}
+}
+
+// admit adds the addresses of a pod that does not wait for its rules to those of an earlier
+// run, which would drop what it sends until the API server has been reached.
+func (e *Enforcer) admit(ctx context.Context, addresses []string) {
+	for _, t := range e.tables {
+		tx := t.nft.NewTransaction()
+		ruleset.Admit(t.family, tx, parse(addresses))
+		if tx.NumOperations() == 0 {
+			continue
+		}
+		// Without an earlier run there is nothing to add to.
+		if err := t.nft.Run(ctx, tx); err != nil && !knftables.IsNotFound(err) {
+			klog.FromContext(ctx).Error(err, "Failed to add a static pod to rules of network policies", "family", t.family)
 		}
 	}
 }

@@ -214,7 +214,7 @@ func TestAPodThatTheAPIServerDoesNotHaveIsFilteredUntilItIsGoneFromTheNode(t *te
 	f.sync(t.Context())
 	f.expect(filtered, true)
 	f.expect("ingress { 10.244.0.6 : jump ingress-", true)
-	f.expect("10.244.0.7", false)
+	f.expect("ingress { 10.244.0.7", false)
 	f.Release("deleted-before")
 	f.Release("deleted-later")
 	f.sync(t.Context())
@@ -228,13 +228,23 @@ func TestThePodsThatWaitForNothing(t *testing.T) {
 	static.Annotations = map[string]string{source.SourceAnnotation: source.File}
 	f.must(f.Protect(t.Context(), static, []string{"10.244.0.8"})) // the API server has not been reached
 	f.list(deny())
-	onNode, other := web("node"), web("other")
-	onNode.Spec.HostNetwork, other.Labels = true, nil
+	onNode := web("node")
+	onNode.Spec.HostNetwork = true
 	f.must(f.Protect(t.Context(), onNode, []string{"192.0.2.1"}))
-	f.must(f.Protect(t.Context(), other, []string{"10.244.0.9"}))
 	f.sync(t.Context())
 	f.expect("10.244.0.8", true)
 	f.expect("192.0.2.1", false)
+}
+
+func TestAStaticPodMaySendBeforeTheAPIServerIsReached(t *testing.T) {
+	f := newFixture(t)
+	f.list(deny())
+	restarted := newFixture(t)
+	restarted.v4.Fake = f.v4.Fake
+	static := web("static")
+	static.Annotations = map[string]string{source.SourceAnnotation: source.File}
+	f.must(restarted.Protect(t.Context(), static, []string{"10.244.0.8"}))
+	f.expect("pods-of-node { 10.244.0.8 }", true)
 }
 
 func TestAPodWhoseRulesCannotBeWrittenDoesNotStart(t *testing.T) {

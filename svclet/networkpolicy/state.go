@@ -66,9 +66,9 @@ func (l localPod) pod() *ruleset.Pod {
 	return &current
 }
 
-func newState(node string) *state {
+func newState(node, bridge string) *state {
 	return &state{
-		node: node, changed: make(chan struct{}, 1), needed: make(chan struct{}), model: ruleset.NewModel(),
+		node: node, changed: make(chan struct{}, 1), needed: make(chan struct{}), model: ruleset.NewModel(bridge),
 		local: map[types.UID]localPod{}, listed: map[kind]bool{}, progress: make(chan struct{}),
 	}
 }

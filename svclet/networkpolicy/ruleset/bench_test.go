@@ -16,7 +16,7 @@ import (
 // BenchmarkOnePodChanges changes a pod of another node in a cluster of 10,000 pods in 100
 // namespaces, each with a policy that selects a pod of this node.
 func BenchmarkOnePodChanges(b *testing.B) {
-	model := ruleset.NewModel()
+	model := ruleset.NewModel("")
 	pod := func(i int, app string) {
 		model.SetPod(types.UID(fmt.Sprint(i)), ruleset.Pod{
 			Namespace: fmt.Sprintf("n%d", i%100), Labels: map[string]string{"app": app}, Local: i < 100,

@@ -21,6 +21,7 @@ import (
 // of addresses, which all rules with the same selectors share. So a pod that comes or
 // goes changes only the sets that it is in.
 type Model struct {
+	bridge string
 	// policies are those of each namespace, by name.
 	policies   map[string]map[string]*policy
 	namespaces map[string]labels.Set
@@ -33,10 +34,11 @@ type Model struct {
 	stale bool
 }
 
-// NewModel returns a model without policies.
-func NewModel() *Model {
+// NewModel returns a model without policies. bridge is the interface of the node's pods;
+// empty if it is not known.
+func NewModel(bridge string) *Model {
 	m := &Model{
-		policies: map[string]map[string]*policy{}, namespaces: map[string]labels.Set{},
+		bridge: bridge, policies: map[string]map[string]*policy{}, namespaces: map[string]labels.Set{},
 		pods: map[types.UID]Pod{}, podsOf: map[string]map[types.UID]bool{}, groups: map[string]*members{},
 	}
 	for f := range families {
@@ -138,8 +140,12 @@ func (m *Model) RemovePod(uid types.UID) {
 // Pods returns the UIDs of all pods.
 func (m *Model) Pods() []types.UID { return slices.Collect(maps.Keys(m.pods)) }
 
-// Filtered reports whether a policy selects the pod.
+// Filtered reports whether the connections of a pod of this node depend on rules of its
+// own: a policy selects it or, on a bridge, there is any policy.
 func (m *Model) Filtered(p Pod) bool {
+	if m.guarded() {
+		return true
+	}
 	for _, policy := range m.policies[p.Namespace] {
 		if policy.selector.Matches(p.Labels) {
 			return true
@@ -147,6 +153,9 @@ func (m *Model) Filtered(p Pod) bool {
 	}
 	return false
 }
+
+// guarded reports whether pods of this node may use only their own addresses.
+func (m *Model) guarded() bool { return m.bridge != "" && len(m.policies) > 0 }
 
 // join updates the elements of a pod in a group.
 func (m *Model) join(g *members, uid types.UID) {
@@ -215,6 +224,11 @@ func (m *Model) update() {
 	m.stale = false
 	needed := m.needed()
 	for f, t := range m.tables {
+		bridge := ""
+		if m.guarded() {
+			bridge = m.bridge
+		}
+		t.chains.set(forwardChain, t.forward(bridge))
 		replace(&t.chains, needed.chains[f], func(name string) bool { return name != forwardChain })
 		replace(&t.own, needed.own[f], func(item) bool { return true })
 	}
@@ -239,6 +253,11 @@ func (m *Model) needed() content {
 	for _, p := range m.pods {
 		if !p.Local {
 			continue
+		}
+		if m.guarded() {
+			for _, address := range p.Addresses {
+				c.own[familyOf(address)][item{nodeSet, address.String()}] = ""
+			}
 		}
 		for d := range directions {
 			selecting := m.selecting(p, d)

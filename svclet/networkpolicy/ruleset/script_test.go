@@ -36,7 +36,7 @@ type script struct {
 var families = map[string]knftables.Family{"IPv4": knftables.IPv4Family, "IPv6": knftables.IPv6Family}
 
 func newScript(t *testing.T) *script {
-	s := &script{t: t, model: ruleset.NewModel(), fakes: map[string]*knftables.Fake{}}
+	s := &script{t: t, model: ruleset.NewModel(""), fakes: map[string]*knftables.Fake{}}
 	for name, family := range families {
 		s.fakes[name] = knftables.NewFake(family, "svc0-policies")
 		tx := s.fakes[name].NewTransaction()

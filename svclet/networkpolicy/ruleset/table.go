@@ -3,6 +3,7 @@ package ruleset
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,6 +16,8 @@ const (
 	// selfSet has each filtered pod's address twice: no policy filters a pod's
 	// connections to itself.
 	selfSet = "to-itself"
+	// nodeSet has the address of each pod of this node.
+	nodeSet = "pods-of-node"
 )
 
 const tableComment = "Kubernetes network policies, by svclet"
@@ -36,7 +39,7 @@ type table struct {
 	// chains have their rules.
 	chains journal[string, []string]
 	// own are the elements that the pods of this node have in the maps, with their
-	// verdicts, and in the set of pods themselves, with ""; elements those of groups.
+	// verdicts, and in the other sets, with ""; elements those of groups.
 	own, elements journal[item, string]
 }
 
@@ -49,19 +52,43 @@ func newTable(f family) *table {
 	}
 	address := f.addressType()
 	t.sets.set(selfSet, set{kind: address + " . " + address})
+	t.sets.set(nodeSet, set{kind: address})
+	for d := range directions {
+		t.sets.set(d.String(), set{kind: address + " : verdict", verdicts: true})
+	}
+	t.chains.set(forwardChain, t.forward(""))
+	return t
+}
+
+// forward returns the rules of the hook. With a bridge they let only the addresses of this
+// node's pods send, and only these be sent to from one pod to another: others, such as
+// link-local ones, those of groups, and those that a pod makes up, are no policy's.
+func (t *table) forward(bridge string) []string {
+	ip := t.family.ip()
 	rules := []string{"ct state established,related accept"}
-	if f == v6 {
+	if t.family == v6 {
 		// Pods of a bridge find each other by these.
 		rules = append(rules, "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept")
 	}
-	rules = append(rules, fmt.Sprintf("%s saddr . %s daddr @%s accept", f.ip(), f.ip(), selfSet))
-	for d, field := range [directions]string{egress: "saddr", ingress: "daddr"} {
-		name := direction(d).String()
-		t.sets.set(name, set{kind: address + " : verdict", verdicts: true})
-		rules = append(rules, fmt.Sprintf("%s %s vmap @%s", f.ip(), field, name))
+	if bridge != "" {
+		rules = append(rules,
+			fmt.Sprintf("iifname %q %s saddr != @%s counter drop", bridge, ip, nodeSet),
+			fmt.Sprintf("iifname %q oifname %q %s daddr != @%s counter drop", bridge, bridge, ip, nodeSet))
 	}
-	t.chains.set(forwardChain, rules)
-	return t
+	rules = append(rules, fmt.Sprintf("%s saddr . %s daddr @%s accept", ip, ip, selfSet))
+	for d, field := range [directions]string{egress: "saddr", ingress: "daddr"} {
+		rules = append(rules, fmt.Sprintf("%s %s vmap @%s", ip, field, direction(d)))
+	}
+	return rules
+}
+
+// Admit adds to a transaction that pods of this node have these addresses of the family.
+func Admit(f knftables.Family, tx *knftables.Transaction, addresses []netip.Addr) {
+	for _, address := range addresses {
+		if address.Is6() == (f == knftables.IPv6Family) {
+			tx.Add(&knftables.Element{Set: nodeSet, Key: []string{address.String()}})
+		}
+	}
 }
 
 // create adds the whole table to a transaction. It replaces what the table had.

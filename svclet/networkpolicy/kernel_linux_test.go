@@ -1,0 +1,214 @@
+package networkpolicy
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	gorun "runtime"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/svclet/nft"
+	"svc.dev/svc/svclet/runtime"
+)
+
+// inNamespace runs a function on a thread of its own in a new network namespace, which stays
+// until the test ends. The file descriptor of the namespace is an argument.
+func inNamespace(t *testing.T, do func(fd int) error) int {
+	t.Helper()
+	done, end := make(chan error), make(chan struct{})
+	var fd int
+	go func() {
+		gorun.LockOSThread() // and never unlocked: the thread ends with its namespace
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		if err == nil {
+			err = do(fd)
+		}
+		done <- err
+		<-end
+	}()
+	t.Cleanup(func() { close(end); unix.Close(fd) })
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// address gives an interface an address, and starts it.
+func address(name string, prefixes ...string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	errs := []error{netlink.LinkSetUp(link)}
+	for _, text := range prefixes {
+		a, err := netlink.ParseAddr(text)
+		if err != nil {
+			return err
+		}
+		if a.IP.To4() == nil {
+			a.Flags = unix.IFA_F_NODAD
+		}
+		errs = append(errs, netlink.AddrAdd(link, a))
+	}
+	return errors.Join(errs...)
+}
+
+// podNamespace returns a pod of a bridge in the namespace of the caller.
+func podNamespace(t *testing.T, bridge netlink.Link, port string, prefixes ...string) (fd int, err error) {
+	fd = inNamespace(t, func(int) error { return address("lo") })
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.MasterIndex = port, bridge.Attrs().Index
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "eth0", PeerNamespace: netlink.NsFd(fd)}); err != nil {
+		return fd, err
+	}
+	return fd, errors.Join(address(port), within(fd, func() error { return address("eth0", prefixes...) }))
+}
+
+// within runs a function in a network namespace.
+func within(fd int, do func() error) error {
+	done := make(chan error)
+	go func() {
+		gorun.LockOSThread()
+		err := unix.Setns(fd, unix.CLONE_NEWNET)
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// send sends a datagram from any address, which need not be the namespace's, and any port.
+func send(fd int, from, to, text string) error {
+	return within(fd, func() error {
+		source, target := netip.MustParseAddr(from), netip.MustParseAddr(to)
+		family := unix.AF_INET
+		if target.Is6() {
+			family = unix.AF_INET6
+		}
+		s, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(s)
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		if family == unix.AF_INET {
+			return errors.Join(
+				unix.SetsockoptInt(s, unix.SOL_IP, unix.IP_TRANSPARENT, 1), unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_BROADCAST, 1),
+				unix.Bind(s, &unix.SockaddrInet4{Addr: source.As4()}), unix.Sendto(s, []byte(text), 0, &unix.SockaddrInet4{Addr: target.As4(), Port: 7000}))
+		}
+		zone := uint32(link.Attrs().Index)
+		return errors.Join(unix.Bind(s, &unix.SockaddrInet6{Addr: source.As16(), ZoneId: zone}),
+			unix.Sendto(s, []byte(text), 0, &unix.SockaddrInet6{Addr: target.As16(), ZoneId: zone, Port: 7000}))
+	})
+}
+
+// Addresses that are no pod's of the node pass no policy: those that a pod makes up, and those
+// that it has besides its own.
+func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	var web, other int
+	node := inNamespace(t, func(int) error {
+		if err := nft.SetParameter(nft.BridgeParameters()[0], "1"); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = "svc0"
+		err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes})
+		bridge, err2 := netlink.LinkByName("svc0")
+		if err := errors.Join(err, err2, address("svc0", "10.88.0.1/24")); err != nil {
+			return err
+		}
+		web, err = podNamespace(t, bridge, "port1", "10.88.0.5/24", "fe80::5/64")
+		if err != nil {
+			return err
+		}
+		if other, err = podNamespace(t, bridge, "port2", "10.88.0.6/24", "fe80::6/64"); err != nil {
+			return err
+		}
+		e, err := New(Options{Node: "here", Bridge: "svc0", Clock: clock.RealClock{}, Warn: func(string, string) {}})
+		if err != nil {
+			return err
+		}
+		e.filterBridge(t.Context())
+		unlabelled := has("other", "10.88.0.6")
+		unlabelled.Labels = nil
+		e.Adopt([]runtime.Pod{has("web", "10.88.0.5"), unlabelled})
+		err = errors.Join(policiesOf(e.state).Replace(deny(), ""),
+			namespacesOf(e.state).Replace([]any{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}, ""),
+			podsOf(e.state).Replace(nil, ""))
+		if !e.sync(t.Context()) {
+			return errors.Join(err, e.state.failure)
+		}
+		return err
+	})
+	if web == 0 {
+		t.Skip("the kernel has no br_netfilter")
+	}
+	listen := func(fd int) (c net.PacketConn) {
+		if err := within(fd, func() (err error) { c, err = net.ListenPacket("udp", ":7000"); return err }); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	denied := listen(web)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func(c net.PacketConn) string {
+		t.Helper()
+		must(c.SetReadDeadline(time.Now().Add(10 * time.Second)))
+		buffer := make([]byte, 100)
+		n, _, err := c.ReadFrom(buffer)
+		must(err)
+		return string(buffer[:n])
+	}
+	for _, to := range []struct{ from, address string }{{"10.88.0.6", "10.88.0.5"}, {"10.88.0.7", "10.88.0.5"}, {"fe80::6", "fe80::5"}, {"10.88.0.6", "10.88.0.255"}} {
+		if err := send(other, to.from, to.address, "from "+to.from+" to "+to.address); err != nil {
+			t.Fatal(to, err)
+		}
+	}
+	// What the node sends is allowed, and comes after what the pod has sent.
+	must(within(node, func() error {
+		c, err := net.Dial("udp", "10.88.0.5:7000")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Write([]byte("the node's"))
+		return err
+	}))
+	if got := next(denied); got != "the node's" {
+		t.Errorf("a pod without allowed connections got a datagram %s", got)
+	}
+	server := listen(other)
+	must(send(web, "10.88.0.9", "10.88.0.6", "spoofed"))
+	must(send(web, "10.88.0.5", "10.88.0.6", "own"))
+	if got := next(server); got != "own" {
+		t.Errorf("got a datagram that is %s", got)
+	}
+}
