@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/svclet/executor"
+	"svc.dev/svc/svclet/host"
 	"svc.dev/svc/svclet/networkpolicy"
 )
 
@@ -15,24 +16,12 @@ import (
 // them removes the rules of one that did: nothing would update them.
 func networkPolicies(ctx context.Context, base common, conn connections) (*networkpolicy.Enforcer, tasks) {
 	logger := klog.FromContext(ctx)
-	bridge := ""
-	if base.Containerd != nil {
-		bridge = base.Containerd.Bridge()
-	}
-	switch {
-	case base.NetworkPolicy && conn.clients != nil:
-	case bridge == "" || base.networkDenied:
-		return nil, tasks{}
-	default:
-		return nil, tasks{before: []func(context.Context){func(ctx context.Context) {
-			if err := networkpolicy.Remove(ctx, bridge); err != nil {
-				logger.Error(err, "Failed to remove the rules of network policies")
-			}
-		}}}
+	if !base.NetworkPolicy || conn.clients == nil {
+		return nil, tasks{before: []func(context.Context){base.remove("rules of network policies", networkpolicy.Remove)}}
 	}
 	warn := func(reason, message string) { conn.events.Node(corev1.EventTypeWarning, reason, message) }
 	e, err := networkpolicy.New(networkpolicy.Options{
-		Core: conn.clients.Heartbeats, Networking: conn.clients.Networking, Node: base.name, Bridge: bridge, Warn: warn, Clock: base.Clock,
+		Core: conn.clients.Heartbeats, Networking: conn.clients.Networking, Node: base.name, Bridge: base.bridge(), Warn: warn, Clock: base.Clock,
 	})
 	if err != nil {
 		logger.Error(err, "Network policies are not enforced on this node")
@@ -40,6 +29,27 @@ func networkPolicies(ctx context.Context, base common, conn connections) (*netwo
 		return nil, tasks{}
 	}
 	return e, tasks{parts: []func(context.Context){e.Run}}
+}
+
+// bridge returns the interface of the pods; empty if another runtime connects them.
+func (c common) bridge() string {
+	if c.Containerd == nil {
+		return ""
+	}
+	return c.Containerd.Bridge()
+}
+
+// remove returns what removes rules of an agent that had them, if this process may do that.
+func (c common) remove(rules string, remove func(ctx context.Context, bridge string) error) func(context.Context) {
+	return func(ctx context.Context) {
+		may, err := host.MayAdministerNetwork()
+		if err == nil && may {
+			err = remove(ctx, c.bridge())
+		}
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to remove rules", "rules", rules)
+		}
+	}
 }
 
 // connectionRules returns what has the rules of the pods' connections; nil if there are none.

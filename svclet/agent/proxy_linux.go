@@ -62,6 +62,9 @@ func serviceProxy(ctx context.Context, base common, n *nodeServices, recorder re
 	return []func(context.Context){p.Run, health.Run}
 }
 
+// removeServiceRules removes the rules of a proxy with a bridge.
+func removeServiceRules(ctx context.Context, bridge string) error { return proxy.Remove(ctx, bridge) }
+
 // loopback returns the address of a server whose URL has a loopback address, or an
 // invalid one.
 func loopback(server string) netip.AddrPort {

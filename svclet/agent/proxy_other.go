@@ -15,3 +15,6 @@ func serviceProxy(ctx context.Context, _ common, _ *nodeServices, _ record.Event
 	klog.FromContext(ctx).Error(errors.ErrUnsupported, "Services have no proxy on this node, which needs Linux")
 	return nil
 }
+
+// removeServiceRules does nothing: only Linux has rules.
+func removeServiceRules(context.Context, string) error { return nil }

@@ -66,10 +66,14 @@ func (n *nodeServices) lacks() []node.Lack {
 func always(err error) func() error { return func() error { return err } }
 
 // newServices makes the node's copy of services, the proxy and the DNS server. On a
-// machine that cannot have one of them, the agent works without. Its tasks, or
+// machine that cannot have one of them, the agent works without. An agent that is to have no
+// proxy removes the rules of one that had: nothing would update them. Its tasks, or
 // abandon, close the port of the DNS server.
 func newServices(ctx context.Context, base common, conn connections) *nodeServices {
 	n := &nodeServices{clock: base.Clock}
+	if conn.clients == nil || !base.ServiceProxy {
+		n.tasks.before = append(n.tasks.before, base.remove("service rules", removeServiceRules))
+	}
 	if conn.clients == nil || !base.ServiceProxy && !base.DNS {
 		return n
 	}

@@ -8,3 +8,6 @@ import "sigs.k8s.io/knftables"
 func Tables(family knftables.Family, name string) (knftables.Interface, error) {
 	return knftables.New(family, name)
 }
+
+// Names returns nothing: only Linux has tables.
+func Names() ([]string, error) { return nil, nil }

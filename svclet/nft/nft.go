@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/knftables"
@@ -84,6 +85,9 @@ func Members(ctx context.Context, table knftables.Interface, prefix string) (map
 
 // Remove removes the tables with a name. A machine without nft has none.
 func Remove(ctx context.Context, name string) error {
+	if names, err := Names(); err == nil && !slices.Contains(names, name) {
+		return nil
+	}
 	for _, family := range families {
 		tables, err := Tables(family, name)
 		if errors.Is(err, exec.ErrNotFound) {
