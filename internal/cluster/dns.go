@@ -5,17 +5,21 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/internal/component"
 	"svc.dev/svc/svclet/dns"
 )
 
@@ -28,7 +32,11 @@ type dnsService struct {
 	program  string
 
 	description string
+	retry       component.Task
 }
+
+// dnsRetryDelay is the time between two attempts to create the service.
+const dnsRetryDelay = 10 * time.Second
 
 // Name implements component.Component.
 func (*dnsService) Name() string { return "DNS" }
@@ -43,10 +51,28 @@ func (d *dnsService) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	service, err := ensureDNS(ctx, client.CoreV1().Services(dns.ServiceKey().Namespace), ranges)
+	return d.ensure(ctx, client.CoreV1().Services(dns.ServiceKey().Namespace), ranges)
+}
+
+// ensure creates the service now or, after an error, as soon as it can.
+func (d *dnsService) ensure(ctx context.Context, services corev1client.ServiceInterface, ranges []netip.Prefix) error {
+	service, err := ensureDNS(ctx, services, ranges)
 	if err != nil && ctx.Err() == nil {
 		d.description = "none: " + err.Error()
-		fmt.Fprintf(d.messages, "%s: names of services have no server until the service %s can be created: %v\n", d.program, dns.ServiceKey(), err)
+		fmt.Fprintf(d.messages, "%s: names of services have no server until the service %s can be created, will retry: %v\n", d.program, dns.ServiceKey(), err)
+		d.retry.Go(ctx, d.Name(), func(ctx context.Context) error {
+			if err := wait.PollUntilContextCancel(ctx, dnsRetryDelay, false, func(ctx context.Context) (bool, error) {
+				_, err := ensureDNS(ctx, services, ranges)
+				if err != nil {
+					klog.FromContext(ctx).V(2).Info("Failed to create the DNS service, will retry", "err", err)
+				}
+				return err == nil, nil
+			}); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return nil
+		})
 		return nil
 	}
 	d.description = service.Spec.ClusterIP
@@ -60,7 +86,10 @@ func (d *dnsService) Ready(context.Context) (string, error) { return d.descripti
 func (*dnsService) Failed() <-chan error { return nil }
 
 // Stop implements component.Component.
-func (*dnsService) Stop() error { return nil }
+func (d *dnsService) Stop() error {
+	d.retry.Stop()
+	return nil
+}
 
 // dnsRules are the permissions of ensureDNS.
 func dnsRules() []rbacv1.PolicyRule {
