@@ -67,6 +67,8 @@ type table struct {
 	// written is false before the first sync, and after a failure: then the whole
 	// table is written.
 	written bool
+	// hooks has the number of rules of the chains by which the kernel enters the table.
+	hooks map[string]int
 }
 
 // New returns an enforcer that changes nothing before Run. The error says what the
@@ -145,6 +147,7 @@ func (e *Enforcer) sync(ctx context.Context) bool {
 			} else {
 				m.Create(t.family, transactions[i])
 			}
+			t.hooks = m.Hooks(t.family)
 		}
 	})
 	if !synced {
@@ -172,14 +175,14 @@ func (e *Enforcer) sync(ctx context.Context) bool {
 	return failed == nil
 }
 
-// check requests a sync, which writes a table again that another program has removed.
+// check requests a sync, which writes a table again that another program has removed or flushed.
 func (e *Enforcer) check(ctx context.Context) {
 	e.filterBridge(ctx)
 	for _, t := range e.tables {
 		if !t.written {
 			continue
 		}
-		there, err := nft.Exists(ctx, t.nft)
+		there, err := nft.HasRules(ctx, t.nft, t.hooks)
 		switch {
 		case err != nil:
 			klog.FromContext(ctx).Error(err, "Failed to read rules of network policies, will retry", "family", t.family)

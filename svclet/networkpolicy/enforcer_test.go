@@ -292,12 +292,18 @@ func TestATableThatAnotherProgramHasRemovedIsWrittenAgain(t *testing.T) {
 	f := newFixture(t)
 	f.Adopt([]runtime.Pod{has("a", "10.244.0.5")})
 	f.list(deny(), web("a"))
-	tx := f.v4.NewTransaction()
-	tx.Delete(&knftables.Table{})
-	f.must(f.v4.Fake.Run(t.Context(), tx))
-	f.check(t.Context())
-	f.sync(t.Context())
-	f.expect(filtered, true)
+	for _, remove := range []func(*knftables.Transaction){
+		func(tx *knftables.Transaction) { tx.Delete(&knftables.Table{}) },
+		func(tx *knftables.Transaction) { tx.Flush(&knftables.Chain{Name: "forward"}) },
+	} {
+		tx := f.v4.NewTransaction()
+		remove(tx)
+		f.must(f.v4.Fake.Run(t.Context(), tx))
+		f.check(t.Context())
+		f.sync(t.Context())
+		f.expect(filtered, true)
+		f.expect("forward ip daddr vmap @ingress", true)
+	}
 }
 
 func TestABridgeThatIsNotFilteredIsReportedOnce(t *testing.T) {

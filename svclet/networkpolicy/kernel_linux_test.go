@@ -160,6 +160,12 @@ func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
 		if !e.sync(t.Context()) {
 			return errors.Join(err, e.state.failure)
 		}
+		e.check(t.Context())
+		for _, table := range e.tables {
+			if !table.written {
+				err = errors.Join(err, errors.New("a table is found to be missing that is there"))
+			}
+		}
 		return err
 	})
 	if web == 0 {

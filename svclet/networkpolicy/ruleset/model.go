@@ -201,6 +201,12 @@ func (m *Model) Change(family knftables.Family, tx *knftables.Transaction) {
 	m.table(family).change(tx)
 }
 
+// Hooks returns the number of rules of each chain by which the kernel enters the table of a
+// family, after its changes have been written.
+func (m *Model) Hooks(family knftables.Family) map[string]int {
+	return map[string]int{forwardChain: len(m.table(family).chains.now[forwardChain])}
+}
+
 func (m *Model) table(f knftables.Family) *table {
 	if f == knftables.IPv6Family {
 		return m.tables[v6]
