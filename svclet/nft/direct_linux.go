@@ -23,8 +23,8 @@ const (
 	// readBuffer is the size, in bytes, of the socket's buffer: the kernel acknowledges each
 	// operation, and returns each rule, in messages of up to two pages.
 	readBuffer = maxDirect * 16 << 10
-	// readTimeout is how long the acknowledgements are awaited. Of a transaction that fails as
-	// a whole there may be one only.
+	// readTimeout is how long the kernel's responses are awaited. Of a transaction that fails
+	// as a whole there may be one acknowledgement only.
 	readTimeout = 10 * time.Second
 )
 
@@ -63,7 +63,7 @@ func limitReads(timeout time.Duration) nftables.SockOption {
 // compile returns what the commands of a transaction are for the kernel. It reports false if
 // it does not know one of them.
 func (k kernel) compile(commands string) (direct, bool) {
-	conn, err := nftables.New(nftables.WithSockOptions(limitReads(readTimeout)))
+	conn, err := dial()
 	if err != nil {
 		return direct{}, false
 	}

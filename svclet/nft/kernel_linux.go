@@ -32,10 +32,15 @@ func Tables(family knftables.Family, name string) (knftables.Interface, error) {
 	return kernel{tables, of, name}, nil
 }
 
+// dial returns access to nftables. Each response is awaited for readTimeout.
+func dial() (*nftables.Conn, error) {
+	return nftables.New(nftables.WithSockOptions(limitReads(readTimeout)))
+}
+
 // exists asks for the table only: nft would list all that it has, which takes seconds with
 // thousands of services.
 func (k kernel) exists(context.Context) (bool, error) {
-	c, err := nftables.New()
+	c, err := dial()
 	if err != nil {
 		return false, err
 	}
@@ -51,7 +56,7 @@ func (k kernel) exists(context.Context) (bool, error) {
 
 // countRules returns the number of rules of a chain; 0 if it is missing.
 func (k kernel) countRules(chain string) (int, error) {
-	c, err := nftables.New()
+	c, err := dial()
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +72,7 @@ func (k kernel) members(ctx context.Context, prefix string) (map[string][]Member
 	if there, err := k.exists(ctx); !there {
 		return nil, err
 	}
-	c, err := nftables.New()
+	c, err := dial()
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +100,7 @@ func (k kernel) members(ctx context.Context, prefix string) (map[string][]Member
 
 // Names returns the names of all tables of the kernel; none if it has no nftables.
 func Names() ([]string, error) {
-	c, err := nftables.New()
+	c, err := dial()
 	if err != nil {
 		return nil, err
 	}
