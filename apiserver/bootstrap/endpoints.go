@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// renewInterval is how often a server renews its lease. A server whose lease was
+	// RenewInterval is how often a server renews its lease. A server whose lease was
 	// not renewed for leaseDuration is dead.
-	renewInterval = 10 * time.Second
+	RenewInterval = 10 * time.Second
 	leaseDuration = 25 * time.Second
 
 	// leaseLabel marks the servers' leases in kube-system.
@@ -68,7 +68,7 @@ func NewEndpoints(client kubernetes.Interface, clock clock.Clock, self netip.Add
 func (e *Endpoints) Step() Step {
 	step := Step{Name: "start-kubernetes-endpoints-controller", Interval: repairInterval, Ensure: e.Ensure}
 	if e.shared {
-		step.Interval, step.Stop = renewInterval, e.Withdraw
+		step.Interval, step.Stop = RenewInterval, e.Withdraw
 	}
 	return step
 }

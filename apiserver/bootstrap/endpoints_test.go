@@ -33,21 +33,21 @@ func TestServersPublishEachOtherUntilTheirLeasesEnd(t *testing.T) {
 	}
 	pass(0, a)
 	expect(t, client, "192.0.2.1 on 6443")
-	pass(renewInterval, a, b, a)
+	pass(RenewInterval, a, b, a)
 	expect(t, client, "192.0.2.1,192.0.2.2 on 6443")
-	pass(renewInterval, a, b)
+	pass(RenewInterval, a, b)
 	// b dies; a removes it when b's lease has not changed for its duration.
-	pass(renewInterval, a)
-	pass(renewInterval, a)
+	pass(RenewInterval, a)
+	pass(RenewInterval, a)
 	expect(t, client, "192.0.2.1,192.0.2.2 on 6443")
-	pass(renewInterval, a)
-	pass(renewInterval, a)
+	pass(RenewInterval, a)
+	pass(RenewInterval, a)
 	expect(t, client, "192.0.2.1 on 6443")
 	// b runs again: its lease was deleted, and it creates another.
 	if err := b.Ensure(t.Context()); err == nil {
 		t.Error("b did not notice that its lease was removed")
 	}
-	pass(renewInterval, b, a)
+	pass(RenewInterval, b, a)
 	expect(t, client, "192.0.2.1,192.0.2.2 on 6443")
 	if err := a.Withdraw(t.Context()); err != nil {
 		t.Fatal(err)

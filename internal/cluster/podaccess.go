@@ -59,6 +59,15 @@ func podAccessRules() []rbacv1.PolicyRule {
 // podAccessInterval is how often the bridge, the listeners and the endpoints are repaired.
 const podAccessInterval = 5 * time.Minute
 
+// interval is podAccessInterval or, if other servers would take this one for dead then, the
+// time after which its leases are renewed.
+func (p *podAccess) interval() time.Duration {
+	if p.shared {
+		return bootstrap.RenewInterval
+	}
+	return podAccessInterval
+}
+
 // start begins to listen on a bridge, until Stop. It does nothing
 // if the API server listens at other addresses.
 func (p *podAccess) start(ctx context.Context, pods podBridge) error {
@@ -70,7 +79,7 @@ func (p *podAccess) start(ctx context.Context, pods podBridge) error {
 		return err
 	}
 	step := bootstrap.Step{
-		Name: "pod-access", Interval: podAccessInterval, Wake: pods.PodRangesChanged(),
+		Name: "pod-access", Interval: p.interval(), Wake: pods.PodRangesChanged(),
 		Ensure: func(ctx context.Context) error { return p.ensure(ctx, pods) }, Stop: p.withdraw,
 	}
 	p.Go(ctx, "access of pods to the API server", func(ctx context.Context) error {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
+
+	"svc.dev/svc/apiserver/bootstrap"
 )
 
 // fakeBridge is a bridge with an address of this machine.
@@ -113,5 +115,14 @@ func TestAServerAtALoopbackAddressIsServedAtTheBridgeOfPods(t *testing.T) {
 	}).ShouldNot(gomega.Succeed())
 	if err := client.RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error(); err != nil {
 		t.Errorf("at the loopback address: %v", err)
+	}
+}
+
+func TestTheLeasesOfServersThatShareAStorageAreRenewedInTime(t *testing.T) {
+	if got := (&podAccess{shared: true}).interval(); got != bootstrap.RenewInterval {
+		t.Errorf("they are renewed every %v", got)
+	}
+	if got := (&podAccess{}).interval(); got != podAccessInterval {
+		t.Errorf("a single server repairs its endpoints every %v", got)
 	}
 }
