@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
@@ -461,4 +462,28 @@ func TestTheWholeTableIsWrittenWithTheClientsOfEndpoints(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Another machine with a route does not reach the servers that every node has for itself.
+func TestServersOfTheNodeAreGuardedInTheKernel(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		store := services.New()
+		p := newKernelProxy(t, store)
+		if p == nil {
+			return
+		}
+		p.options.Local = map[services.Key]ruleset.Fallback{{Namespace: "kube-system", Name: "kube-dns"}: {
+			Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:5300"), netip.MustParseAddrPort("[fd9e:2c41:70b6::53]:5300")}, Port: 53,
+		}}
+		if err := errors.Join(store.Services().Replace(nil, ""), store.EndpointSlices().Replace(nil, "")); err != nil {
+			t.Error(err)
+		}
+		if !p.sync(t.Context()) {
+			t.Error("not written", p.Problem())
+		}
+		out, err := exec.CommandContext(t.Context(), "nft", "list", "chain", "ip6", "svc0", "loopback").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), `iifname != { "lo", "svc0" } ip6 daddr fd9e:2c41:70b6::53 ct state new drop`) {
+			t.Errorf("error %v, chain\n%s", err, out)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 
@@ -191,7 +192,7 @@ func (t *table) mark(k services.Key) {
 // returns the number of operations.
 func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	tx := t.nft.NewTransaction()
-	rules := ruleset.Table{Family: t.family, Bridge: o.Bridge, PodRanges: o.PodRanges()}
+	rules := ruleset.Table{Family: t.family, Bridge: o.Bridge, Servers: o.servers(), PodRanges: o.PodRanges()}
 	at := ruleset.Place{Node: o.Node, Zone: o.Zone()}
 	if !slices.Equal(t.ranges, rules.PodRanges) || t.zone != at.Zone {
 		t.written, t.ranges, t.zone = false, rules.PodRanges, at.Zone
@@ -250,6 +251,19 @@ func (t *table) endFlows(ctx context.Context, o Options) bool {
 	}
 	t.stale = ruleset.Stale{}
 	return true
+}
+
+// servers returns the addresses of Local that other machines could have routes to.
+func (o Options) servers() []netip.Addr {
+	var all []netip.Addr
+	for _, fallback := range o.Local {
+		for _, server := range fallback.Addresses {
+			if !server.Addr().IsLoopback() && !slices.Contains(all, server.Addr()) {
+				all = append(all, server.Addr())
+			}
+		}
+	}
+	return all
 }
 
 // service returns a service with its endpoints.

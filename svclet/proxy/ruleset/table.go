@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,9 @@ type Table struct {
 	// Bridge is the interface of this node's pods; only they reach cluster IPs. Empty
 	// if another runtime connects pods: then all interfaces do.
 	Bridge string
+	// Servers are addresses of this node that only it and the pods of its bridge may
+	// connect to.
+	Servers []netip.Addr
 	// PodRanges are the node's ranges of pod addresses, of any family.
 	PodRanges []string
 }
@@ -115,12 +119,20 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 	if t.Bridge != "" {
 		fromPods = fmt.Sprintf("iifname %q ", t.Bridge)
 	}
+	var guards []string
+	for _, server := range t.Servers {
+		if t.Bridge != "" && server.Is6() == (t.Family == corev1.IPv6Protocol) {
+			guards = append(guards, fmt.Sprintf(`iifname != { "lo", %q } %s daddr %s ct state new drop`, t.Bridge, ip, server))
+		}
+	}
 	notLoopback := ""
 	if t.Family == corev1.IPv4Protocol {
 		notLoopback = "ip daddr != 127.0.0.0/8 "
 		// Loopback addresses are routed, for node ports; only this machine may use them.
-		hook("loopback", knftables.FilterType, knftables.PreroutingHook, knftables.ManglePriority,
-			`iifname != "lo" ip daddr 127.0.0.0/8 ct state new drop`)
+		guards = append(guards, `iifname != "lo" ip daddr 127.0.0.0/8 ct state new drop`)
+	}
+	if len(guards) > 0 {
+		hook("loopback", knftables.FilterType, knftables.PreroutingHook, knftables.ManglePriority, guards...)
 	}
 	hook("firewall", knftables.FilterType, knftables.PreroutingHook, knftables.DNATPriority+"-10", address+guardedIPs)
 	hook("firewall-output", knftables.FilterType, knftables.OutputHook, "-110", address+guardedIPs)
