@@ -31,7 +31,7 @@ import (
 // library's order, without those that are not configured: each filter costs a
 // call, a closure and a part of the goroutine's stack for each request.
 func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	handler = healthline.Filter(handler)
+	handler = healthline.Filter(c.withOlderAPIServices(handler))
 	if c.hosted != nil {
 		handler = c.hosted.namespaces.Filter(handler, config.Serializer)
 	}
@@ -79,7 +79,9 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	handler = genericfilters.WithPanicRecovery(handler, config.RequestInfoResolver)
 	handler = genericapifilters.WithAuditInit(handler)
 	handler = disconnect.Filter(handler)
-	return withStackForFilters(c.domainFilter(mediatype.Filter(alias.Filter(handler, c.hosted.domain())), config))
+	var discovery alias.Discovery
+	discovery.V2Beta1, discovery.V2 = c.stores.served.Discovery()
+	return withStackForFilters(c.domainFilter(mediatype.Filter(alias.Filter(handler, c.hosted.domain(), discovery)), config))
 }
 
 // withStackForFilters grows the stack of the connection's goroutine, on which

@@ -24,6 +24,7 @@ func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericap
 		Versions:            c.stores.served.Versions,
 		Order:               c.stores.served.Order,
 		Subresource:         c.stores.served.ServesSubresource,
+		Body:                c.stores.served.Takes,
 		Converter:           c.types.TypeConverter,
 		Fields:              c.stores.served.Fields(),
 		Admission:           c.stores.served.Fields().Admission(config.AdmissionControl, c.stores.hubOf()),

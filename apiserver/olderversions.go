@@ -2,8 +2,12 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
@@ -11,12 +15,17 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/responsewriter"
 	apiregistrationv1beta1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1beta1"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	apiservicestorage "k8s.io/kube-aggregator/pkg/registry/apiservice/etcd"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/util"
@@ -63,6 +72,54 @@ func (c *chain) addOlderAPIServices(config *genericapiserver.RecommendedConfig, 
 	const resource = "apiservices"
 	return c.addOlder(config, server, own, olderAPIServices, map[string]rest.Storage{
 		resource: main, resource + "/status": apiservicestorage.NewStatusREST(own.scheme, main),
+	})
+}
+
+// withOlderAPIServices adds the older version of APIServices, if the release serves it, to the
+// lists of groups, in which the library names v1 only. These releases have no aggregated
+// discovery.
+func (c *chain) withOlderAPIServices(next http.Handler) http.Handler {
+	if !c.servesOlder(olderAPIServices) {
+		return next
+	}
+	add := func(group *metav1.APIGroup) {
+		if gv := olderAPIServices.GroupVersion(); group.Name == gv.Group {
+			group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		path := strings.TrimSuffix(req.URL.Path, "/")
+		if path != genericapiserver.APIGroupPrefix && path != genericapiserver.APIGroupPrefix+"/"+olderAPIServices.Group {
+			next.ServeHTTP(w, req)
+			return
+		}
+		asked := req.Clone(req.Context())
+		asked.Header.Set("Accept", runtime.ContentTypeJSON)
+		answer := responsewriter.NewInMemoryResponseWriter()
+		next.ServeHTTP(answer, asked)
+		if answer.RespCode() != http.StatusOK {
+			maps.Copy(w.Header(), answer.Header())
+			w.WriteHeader(answer.RespCode())
+			_, _ = w.Write(answer.Data()) // an error means that the client has gone
+			return
+		}
+		var made runtime.Object = &metav1.APIGroupList{}
+		if path != genericapiserver.APIGroupPrefix {
+			made = &metav1.APIGroup{}
+		}
+		if err := json.Unmarshal(answer.Data(), made); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		switch document := made.(type) {
+		case *metav1.APIGroupList:
+			for i := range document.Groups {
+				add(&document.Groups[i])
+			}
+		case *metav1.APIGroup:
+			add(document)
+		}
+		responsewriters.WriteObjectNegotiated(aggregatorscheme.Codecs, negotiation.DefaultEndpointRestrictions, schema.GroupVersion{}, w, req, http.StatusOK, made, false)
 	})
 }
 

@@ -22,7 +22,8 @@ import (
 var eviction = resource.Action{
 	Name:  "eviction",
 	Input: func() runtime.Object { return &policyv1.Eviction{} },
-	// Older clients send policy/v1beta1, which kube-apiserver still accepts here.
+	// Older clients send policy/v1beta1, which kube-apiserver still accepts here, and takes
+	// alone before 1.22.
 	InputVersions: []resource.InputVersion{resource.ConvertInput(func(in *policyv1beta1.Eviction, out *policyv1.Eviction) {
 		*out = policyv1.Eviction(*in)
 	})},

@@ -18,7 +18,8 @@ import (
 // actionREST serves an action: a subresource that is created, such as an eviction.
 type actionREST struct {
 	action resource.Action
-	gvk    schema.GroupVersionKind
+	// bodies are the versions of the body; discovery names the first.
+	bodies []schema.GroupVersionKind
 	parent schema.GroupResource
 	env    *resource.Env
 }
@@ -35,7 +36,31 @@ func newAction(action resource.Action, main *mainREST, scheme *runtime.Scheme, e
 	if err != nil {
 		return nil, fmt.Errorf("action %s: %w", action.Name, err)
 	}
-	return &actionREST{action: action, gvk: gvks[0], parent: main.kind.Resource(), env: env}, nil
+	bodies := []schema.GroupVersionKind{gvks[0]}
+	for _, v := range action.InputVersions {
+		bodies = append(bodies, v.GVK)
+	}
+	return &actionREST{action: action, bodies: bodies, parent: main.kind.Resource(), env: env}, nil
+}
+
+// WithBodies returns the storage of a subresource with those versions of its body that has
+// selects. It returns nil if the body has none of them, and s itself for other storage.
+func WithBodies(s rest.Storage, has func(gvk schema.GroupVersionKind) bool) rest.Storage {
+	a, ok := s.(*actionREST)
+	if !ok {
+		return s
+	}
+	only := *a
+	only.bodies = nil
+	for _, gvk := range a.bodies {
+		if has(gvk) {
+			only.bodies = append(only.bodies, gvk)
+		}
+	}
+	if only.bodies == nil {
+		return nil
+	}
+	return &only
 }
 
 // New implements rest.Storage.
@@ -45,12 +70,13 @@ func (a *actionREST) New() runtime.Object { return a.action.Input() }
 func (a *actionREST) Destroy() {}
 
 // GroupVersionKind implements rest.GroupVersionKindProvider.
-func (a *actionREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind { return a.gvk }
+func (a *actionREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+	return a.bodies[0]
+}
 
 // AcceptsGroupVersion implements rest.GroupVersionAcceptor.
 func (a *actionREST) AcceptsGroupVersion(gv schema.GroupVersion) bool {
-	return gv == a.gvk.GroupVersion() ||
-		slices.ContainsFunc(a.action.InputVersions, func(v resource.InputVersion) bool { return v.GVK.GroupVersion() == gv })
+	return slices.ContainsFunc(a.bodies, func(gvk schema.GroupVersionKind) bool { return gvk.GroupVersion() == gv })
 }
 
 // PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements

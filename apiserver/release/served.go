@@ -88,14 +88,35 @@ const (
 	resizeGate              = "InPlacePodVerticalScaling"
 )
 
+// The feature gates of aggregated discovery.
+const (
+	discoveryGate   = "AggregatedDiscoveryEndpoint"
+	withoutBetaGate = "AggregatedDiscoveryRemoveBetaType"
+)
+
+// Discovery reports which versions of aggregated discovery the release serves: v2beta1 is on
+// from 1.27 to 1.32, v2 since 1.30.
+func (s Served) Discovery() (v2beta1, v2 bool) {
+	switch r := s.release.inTable(); {
+	case r < 26: // Kubernetes does not have the gate
+		return false, false
+	case r < 30:
+		return s.enabled(discoveryGate), false
+	case r < 33:
+		return true, true
+	default:
+		return !s.enabled(withoutBetaGate), true
+	}
+}
+
 // ServiceCIDRGate is the feature gate with which services get addresses from the ranges of
 // ServiceCIDR objects, at releases that have them as stable kinds.
 const ServiceCIDRGate = "MultiCIDRServiceAllocator"
 
-// ActsOn reports whether a feature gate decides which kinds or subresources are served or
-// acted on.
+// ActsOn reports whether a feature gate decides which kinds, subresources or forms of discovery
+// are served or acted on.
 func ActsOn(gate string) bool {
-	return gate == ephemeralContainersGate || gate == resizeGate || gate == ServiceCIDRGate || slices.Contains(slices.Collect(maps.Values(kindGates)), gate)
+	return slices.Contains([]string{ephemeralContainersGate, resizeGate, ServiceCIDRGate, discoveryGate, withoutBetaGate}, gate) || slices.Contains(slices.Collect(maps.Values(kindGates)), gate)
 }
 
 func (s Served) enabled(gate string) bool {
@@ -146,6 +167,13 @@ func (s Served) Serves(gvk schema.GroupVersionKind, name string) bool {
 func (s Served) has(gvk schema.GroupVersionKind) bool {
 	kind := s.table.Kind(gvk)
 	return kind == nil || kind.ServedAt(s.release.inTable())
+}
+
+// Takes reports whether the release takes a version of the body of an action: as Kubernetes
+// does, those that the release or an earlier one has added, removed or not.
+func (s Served) Takes(gvk schema.GroupVersionKind) bool {
+	kind := s.table.Kind(gvk)
+	return kind == nil || kind.Served.First <= s.release.inTable()
 }
 
 // ServesOther reports whether a stable version that has no declaration is served.

@@ -289,6 +289,58 @@ func TestStatusesOfVersionsThatHadNone(t *testing.T) {
 	}
 }
 
+func TestVersionsOfTheBodyOfAnEviction(t *testing.T) {
+	for _, test := range []struct {
+		version string
+		minor   int
+		want    bool
+	}{
+		{"v1beta1", 16, true}, {"v1beta1", 21, true}, {"v1beta1", 22, true}, {"v1beta1", 25, true}, {"v1beta1", 37, true},
+		{"v1", 16, false}, {"v1", 21, false}, {"v1", 22, true}, {"v1", 25, true}, {"v1", 37, true},
+	} {
+		served, err := NewServed(Release{1, test.minor}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := served.Takes(schema.GroupVersionKind{Group: "policy", Version: test.version, Kind: "Eviction"}); got != test.want {
+			t.Errorf("1.%d takes policy/%s: %v", test.minor, test.version, got)
+		}
+	}
+}
+
+func TestVersionsOfAggregatedDiscovery(t *testing.T) {
+	for _, test := range []struct {
+		minor       int
+		gates       map[string]bool
+		v2beta1, v2 bool
+	}{
+		{16, nil, false, false},
+		{25, nil, false, false},
+		{26, nil, false, false},
+		{26, map[string]bool{"AggregatedDiscoveryEndpoint": true}, true, false},
+		{27, nil, true, false},
+		{28, nil, true, false},
+		{29, nil, true, false},
+		{29, map[string]bool{"AggregatedDiscoveryEndpoint": false}, false, false},
+		{30, nil, true, true},
+		{32, nil, true, true},
+		{33, nil, false, true},
+		{34, map[string]bool{"AggregatedDiscoveryRemoveBetaType": false}, true, true},
+		{37, nil, false, true},
+	} {
+		served, err := NewServed(Release{1, test.minor}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.gates != nil {
+			served = served.WithGates(func(gate string) bool { return test.gates[gate] })
+		}
+		if v2beta1, v2 := served.Discovery(); v2beta1 != test.v2beta1 || v2 != test.v2 {
+			t.Errorf("1.%d with %v: v2beta1 %v, v2 %v", test.minor, test.gates, v2beta1, v2)
+		}
+	}
+}
+
 func TestKindsThatNeedAFeatureGate(t *testing.T) {
 	bundles := schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1beta1", Kind: "ClusterTrustBundle"}
 	served, err := NewServed(Release{1, 36}, map[string]string{"api/all": "true"}, nil)

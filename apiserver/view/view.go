@@ -41,6 +41,9 @@ type View struct {
 	// Subresource reports whether the view serves a path of a version, such as pods/resize; nil is
 	// all.
 	Subresource func(gvk schema.GroupVersionKind, path string) bool
+	// Body reports whether the view takes a version of the body of an action, such as
+	// policy/v1beta1 of pods/eviction; nil is all.
+	Body func(gvk schema.GroupVersionKind) bool
 	// Converter returns the type converter of the named OpenAPI models.
 	Converter func(models ...string) managedfields.TypeConverter
 	// Fields are those that clients of the view cannot set; nil for none.
@@ -120,7 +123,13 @@ func (v View) storage(kinds *registry.Registry) map[schema.GroupVersion]map[stri
 				storage[gv] = map[string]rest.Storage{}
 			}
 			for path, s := range res.Storage {
-				if v.Subresource == nil || path == res.Kind.Name || v.Subresource(gvk, path) {
+				if v.Subresource != nil && path != res.Kind.Name && !v.Subresource(gvk, path) {
+					continue
+				}
+				if v.Body != nil {
+					s = registry.WithBodies(s, v.Body)
+				}
+				if s != nil {
 					storage[gv][path] = s
 				}
 			}

@@ -40,6 +40,7 @@ func show(t *testing.T, s *registrytest.Stack, shown func(gvk schema.GroupVersio
 			}
 			return gvks
 		},
+		Body:        shown,
 		Converter:   func(...string) managedfields.TypeConverter { return managedfields.NewDeducedTypeConverter() },
 		Authorizer:  authorizerfactory.NewAlwaysAllowAuthorizer(),
 		Equivalents: runtime.NewEquivalentResourceRegistry(),
@@ -116,6 +117,44 @@ func TestAKindWithoutAServedVersionIsNotServed(t *testing.T) {
 	}
 	if code, _ := get(t, handler, "/apis/events.k8s.io/v1/namespaces/default/events"); code != http.StatusNotFound {
 		t.Errorf("the other group of events is answered with %d", code)
+	}
+}
+
+func TestAnActionTakesAndNamesTheVersionsOfItsBodyThatAreServed(t *testing.T) {
+	s := registrytest.Start(t, slices.Concat(core.Kinds(), policy.Kinds())...)
+	const path = "/api/v1/namespaces/default/pods/missing/eviction"
+	for _, test := range []struct {
+		rule  string
+		shown func(gvk schema.GroupVersionKind) bool
+		named string
+		codes map[string]int
+	}{
+		{"both", func(schema.GroupVersionKind) bool { return true }, "v1", map[string]int{"v1": http.StatusNotFound, "v1beta1": http.StatusNotFound}},
+		{"the older one", func(gvk schema.GroupVersionKind) bool { return gvk.Kind != "Eviction" || gvk.Version != "v1" }, "v1beta1", map[string]int{"v1": http.StatusBadRequest, "v1beta1": http.StatusNotFound}},
+		{"none", func(gvk schema.GroupVersionKind) bool { return gvk.Kind != "Eviction" }, "", nil},
+	} {
+		groups, handler := show(t, s, test.shown)
+		named := ""
+		for _, r := range groups[0].Versions[0].Resources {
+			for _, sub := range r.Subresources {
+				if sub.Subresource == "eviction" {
+					named = sub.ResponseKind.Version
+				}
+			}
+		}
+		if named != test.named {
+			t.Errorf("%s: discovery names %q, want %q", test.rule, named, test.named)
+		}
+		for version, code := range test.codes {
+			w := httptest.NewRecorder()
+			body := strings.NewReader(`{"apiVersion":"policy/` + version + `","kind":"Eviction"}`)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, body)
+			r.Header.Set("Content-Type", "application/json")
+			handler.ServeHTTP(w, r)
+			if w.Code != code {
+				t.Errorf("%s: policy/%s: %d %s, want %d", test.rule, version, w.Code, w.Body, code)
+			}
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ var _ = Describe("Aggregated servers", func() {
 		GinkgoHelper()
 		get(ctx, "/apis/apps/v1/namespaces/default/deployments")
 		soon(ctx, launch.Request{Method: "GET", Path: "/readyz"}, 200)
-		found := parse(send(ctx, launch.Request{Method: "GET", Path: "/apis", Accept: "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}), 200)
+		found := parse(send(ctx, launch.Request{Method: "GET", Path: "/apis", Accept: "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"}), 200)
 		for _, group := range found["items"].([]any) {
 			if metadataOf(group.(object))["name"] == "apps" {
 				Expect(fmt.Sprint(group)).To(And(ContainSubstring("deployments"), Not(ContainSubstring("stolen"))))

@@ -48,13 +48,12 @@ func triedReleases() []releases.Release {
 // connections are kinds of bodies of connections, which are no objects.
 var connections = []string{"NodeProxyOptions", "PodAttachOptions", "PodExecOptions", "PodPortForwardOptions", "PodProxyOptions", "ServiceProxyOptions"}
 
-// notServed are kinds of the table that are the bodies of subresources, which svc takes in
-// all their versions at every release, or that were so.
+// notServed are kinds of the table that are the bodies of subresources and that discovery does
+// not name at every release of the table.
 var notServed = map[string]string{
 	"v1 EphemeralContainers":                "the body of a subresource that was alpha",
 	"autoscaling/v1 Scale":                  "of scale",
-	"policy/v1 Eviction":                    "of pods/eviction",
-	"policy/v1beta1 Eviction":               "of pods/eviction",
+	"policy/v1beta1 Eviction":               "of pods/eviction, which names policy/v1 since 1.22",
 	"authentication.k8s.io/v1 TokenRequest": "of serviceaccounts/token",
 }
 
@@ -197,6 +196,38 @@ func differFromTable(s *launch.Server, table *releases.Table, r releases.Release
 	return wrong
 }
 
+// expectDiscovery expects that a version of aggregated discovery is served, or else the list of
+// groups to clients that take it.
+func expectDiscovery(ctx context.Context, s *launch.Server, version string, served bool) {
+	GinkgoHelper()
+	accept := "application/json;g=apidiscovery.k8s.io;v=" + version + ";as=APIGroupDiscoveryList"
+	code, kind := 406, "APIGroupList"
+	if served {
+		code, kind = 200, "APIGroupDiscoveryList"
+	}
+	resp, err := launch.Send(ctx, s.Config, launch.Request{Method: "GET", Path: "/apis", Accept: accept})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(resp.Status).To(Equal(code), version)
+	resp, err = launch.Send(ctx, s.Config, launch.Request{Method: "GET", Path: "/apis", Accept: accept + ",application/json"})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(parse(resp, 200)).To(HaveKeyWithValue("kind", kind), version)
+}
+
+// expectEviction expects that an eviction in a version is taken.
+func expectEviction(ctx context.Context, s *launch.Server, version string, taken bool) {
+	GinkgoHelper()
+	code := 400
+	if taken {
+		code = 404 // of the pod
+	}
+	resp, err := launch.Send(ctx, s.Config, launch.Request{
+		Method: "POST", Path: "/api/v1/namespaces/default/pods/missing/eviction", ContentType: "application/json",
+		Body: `{"apiVersion":"` + version + `","kind":"Eviction","metadata":{"name":"missing"}}`,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(resp.Status).To(Equal(code), "%s: %s", version, resp.Body)
+}
+
 var _ = Describe("Document 2, section 9: each release", func() {
 	for _, r := range triedReleases() {
 		It(fmt.Sprintf("%v serves what the table has, and accepts, warns of or refuses an object of each kind", r), func(ctx SpecContext) {
@@ -208,6 +239,13 @@ var _ = Describe("Document 2, section 9: each release", func() {
 			s := up(ctx, filepath.Join(dir, "data"), fmt.Sprintf("--release=%v", r))
 			Eventually(ctx, func() []string { return differFromTable(s, table, r) }).Should(BeEmpty())
 			Expect(tryZoo(ctx, s, table, r)).To(BeEmpty())
+			group, err := launch.Send(ctx, s.Config, launch.Request{Method: "GET", Path: "/apis/apiregistration.k8s.io"})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(parse(group, 200)["versions"]).To(HaveLen(map[bool]int{true: 2, false: 1}[r < 22]))
+			expectDiscovery(ctx, s, "v2beta1", r >= 27 && r < 33)
+			expectDiscovery(ctx, s, "v2", r >= 30)
+			expectEviction(ctx, s, "policy/v1beta1", true)
+			expectEviction(ctx, s, "policy/v1", r >= 22)
 		})
 	}
 })

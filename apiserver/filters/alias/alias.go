@@ -28,12 +28,12 @@ var groups = []string{"meta", discovery}
 
 // Filter translates requests from svc's spelling to Kubernetes', and the responses
 // back for clients that use svc's. A request without an alias costs no allocation.
-// domain is the group domain.
+// domain is the group domain, and served are the versions of aggregated discovery.
 //
 // It must enclose all filters that write responses, so that it also applies to
 // errors, discovery and custom resources.
-func Filter(next http.Handler, domain string) http.Handler {
-	f := filter{next: next, schemaPaths: []string{schemaPath(kubeDomain)}}
+func Filter(next http.Handler, domain string, served Discovery) http.Handler {
+	f := filter{next: next, discovery: served, schemaPaths: []string{schemaPath(kubeDomain)}}
 	for _, d := range slices.Compact([]string{defaultDomain, domain}) {
 		if d == kubeDomain {
 			continue
@@ -49,6 +49,7 @@ func Filter(next http.Handler, domain string) http.Handler {
 type filter struct {
 	next        http.Handler
 	names       []name
+	discovery   Discovery
 	schemaPaths []string
 }
 
@@ -95,9 +96,7 @@ func (f filter) translate(values []string) ([]string, bool) {
 		for _, n := range f.names {
 			v = replaceParameter(v, "g=", n.svc, n.kube)
 		}
-		if asksForBetaDiscovery(v) {
-			v = replaceParameter(v, "v=", discoveryBeta, discoveryStable)
-		}
+		v, _ = f.discovery.translate(v)
 		if v == value {
 			continue
 		}
@@ -128,7 +127,7 @@ func (f filter) spellingOf(accept []string) spelling {
 		for _, n := range f.names {
 			value = replaceParameter(value, "g=", n.svc, n.kube)
 		}
-		if asksForBetaDiscovery(value) {
+		if _, beta := f.discovery.translate(value); beta {
 			s.addVersion(discoveryGroup)
 			break
 		}

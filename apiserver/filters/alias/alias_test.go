@@ -30,7 +30,7 @@ func TestRequestHeaders(t *testing.T) {
 				tc.domain = kubeDomain
 			}
 			var got string
-			h := Filter(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get(tc.header) }), tc.domain)
+			h := Filter(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get(tc.header) }), tc.domain, both)
 			r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 			r.Header.Set(tc.header, tc.in)
 			h.ServeHTTP(httptest.NewRecorder(), r)
@@ -63,7 +63,7 @@ func TestTheContentTypeHasTheSpellingOfTheRequest(t *testing.T) {
 				server := httptest.NewServer(Filter(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Type", tc.answer)
 					send(w)
-				}), kubeDomain))
+				}), kubeDomain, both))
 				defer server.Close()
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 				if err != nil {
@@ -93,7 +93,7 @@ func TestConnectionCanStillBeHijacked(t *testing.T) {
 		defer conn.Close()
 		_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\n\r\nhello")
 		_ = buffered.Flush()
-	}), kubeDomain))
+	}), kubeDomain, both))
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
@@ -113,7 +113,7 @@ func TestConnectionCanStillBeHijacked(t *testing.T) {
 }
 
 func TestRequestWithoutAliasCostsNoAllocation(t *testing.T) {
-	h := Filter(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "corp.example")
+	h := Filter(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "corp.example", both)
 	r := requestOfKubectl()
 	w := httptest.NewRecorder()
 	if n := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); n != 0 {
@@ -122,7 +122,7 @@ func TestRequestWithoutAliasCostsNoAllocation(t *testing.T) {
 }
 
 func BenchmarkRequestWithoutAlias(b *testing.B) {
-	h := Filter(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), kubeDomain)
+	h := Filter(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), kubeDomain, both)
 	r := requestOfKubectl()
 	w := httptest.NewRecorder()
 	b.ReportAllocs()

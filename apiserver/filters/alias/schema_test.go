@@ -156,7 +156,7 @@ func send(method, path, contentType string, body io.Reader) (got string, err err
 		var b []byte
 		b, err = io.ReadAll(r.Body)
 		got = string(b)
-	}), "corp.example")
+	}), "corp.example", both)
 	r := httptest.NewRequest(method, path, body)
 	r.Header.Set("Content-Type", contentType)
 	h.ServeHTTP(httptest.NewRecorder(), r)

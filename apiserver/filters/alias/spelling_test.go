@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+// both are the versions of discovery of releases 1.30 to 1.32.
+var both = Discovery{V2Beta1: true, V2: true}
+
 // served is a response, and how a handler writes it.
 type served struct {
 	accept, contentType, body string
@@ -30,7 +33,7 @@ func filtered(t *testing.T, s served) (contentType, body string) {
 			}
 			rest = rest[n:]
 		}
-	}), "corp.example")
+	}), "corp.example", both)
 	r := httptest.NewRequest(http.MethodGet, "/apis", nil)
 	r.Header.Set("Accept", s.accept)
 	w := httptest.NewRecorder()
@@ -155,13 +158,57 @@ func TestSchemaExtensionsAreEchoedAsTheyWereWritten(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(tc.status)
 				_, _ = io.WriteString(w, tc.body)
-			}), kubeDomain)
+			}), kubeDomain, both)
 			r := httptest.NewRequest(http.MethodPost, crds, strings.NewReader(schema))
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			if got := w.Body.String(); got != tc.want {
 				t.Errorf("body = %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheReleaseDecidesWhichVersionOfDiscoveryIsAsked(t *testing.T) {
+	typeOf := func(version string) string {
+		return "application/json;g=apidiscovery.k8s.io;v=" + version + ";as=APIGroupDiscoveryList"
+	}
+	const table = ",application/json;as=Table;v=v2;g=meta.k8s.io"
+	v2, beta := typeOf("v2"), typeOf("v2beta1")
+	for _, tc := range []struct {
+		rule         string
+		served       Discovery
+		accept, want string // the library serves v2 and refuses v2beta1
+		version      string // of the response, if the library serves v2
+	}{
+		{"no release, v2", Discovery{}, v2 + ",application/json", beta + ",application/json", ""},
+		{"no release, v2beta1", Discovery{}, beta, beta, ""},
+		{"v2beta1 alone, v2 only", Discovery{V2Beta1: true}, v2 + ",application/json", beta + ",application/json", ""},
+		{"v2beta1 alone, both", Discovery{V2Beta1: true}, v2 + "," + beta + ",application/json", beta + "," + v2 + ",application/json", "v2beta1"},
+		{"v2beta1 alone, other types stay", Discovery{V2Beta1: true}, beta + table, v2 + table, "v2beta1"},
+		{"both, v2beta1", both, beta, v2, "v2beta1"},
+		{"both, both", both, beta + "," + v2, beta + "," + v2, "v2"},
+		{"v2 alone, v2beta1", Discovery{V2: true}, beta, beta, ""},
+		{"v2 alone, both", Discovery{V2: true}, v2 + "," + beta, v2 + "," + beta, "v2"},
+	} {
+		t.Run(tc.rule, func(t *testing.T) {
+			h := Filter(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if got := r.Header.Get("Accept"); got != tc.want {
+					t.Errorf("Accept: %s\nwant %s", got, tc.want)
+				}
+				w.Header().Set("Content-Type", v2)
+				_, _ = io.WriteString(w, `{"apiVersion":"apidiscovery.k8s.io/v2"}`)
+			}), kubeDomain, tc.served)
+			r := httptest.NewRequest(http.MethodGet, "/apis", nil)
+			r.Header.Set("Accept", tc.accept)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if tc.version == "" {
+				return
+			}
+			if got, want := w.Body.String(), `{"apiVersion":"apidiscovery.k8s.io/`+tc.version+`"}`; got != want || w.Header().Get("Content-Type") != typeOf(tc.version) {
+				t.Errorf("%s: %s, want %s", w.Header().Get("Content-Type"), got, want)
 			}
 		})
 	}
