@@ -33,8 +33,8 @@ func Tables(family knftables.Family, name string) (knftables.Interface, error) {
 }
 
 // dial returns access to nftables. Each response is awaited for readTimeout.
-func dial() (*nftables.Conn, error) {
-	return nftables.New(nftables.WithSockOptions(limitReads(readTimeout)))
+func dial(options ...nftables.ConnOption) (*nftables.Conn, error) {
+	return nftables.New(append(options, nftables.WithSockOptions(limitReads(readTimeout)))...)
 }
 
 // exists asks for the table only: nft would list all that it has, which takes seconds with
@@ -67,15 +67,17 @@ func (k kernel) countRules(chain string) (int, error) {
 	return len(rules), nil
 }
 
-// members reads the sets with a prefix of the name.
+// members reads the sets with a prefix of the name. With an error it returns those before it.
 func (k kernel) members(ctx context.Context, prefix string) (map[string][]Member, error) {
 	if there, err := k.exists(ctx); !there {
 		return nil, err
 	}
-	c, err := dial()
+	// A socket for each set would take a millisecond. All sets are awaited for readTimeout.
+	c, err := dial(nftables.AsLasting())
 	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = c.CloseLasting() }() // it was read only
 	sets, err := c.GetSets(&nftables.Table{Name: k.name, Family: k.family})
 	if err != nil {
 		return nil, fmt.Errorf("list the sets of the table %s: %w", k.name, err)
@@ -87,7 +89,7 @@ func (k kernel) members(ctx context.Context, prefix string) (map[string][]Member
 		}
 		elements, err := c.GetSetElements(set)
 		if err != nil {
-			return nil, fmt.Errorf("read the set %s of the table %s: %w", set.Name, k.name, err)
+			return found, fmt.Errorf("read the set %s of the table %s: %w", set.Name, k.name, err)
 		}
 		for _, e := range elements {
 			if address, ok := netip.AddrFromSlice(e.Key); ok {

@@ -73,7 +73,7 @@ type Member struct {
 }
 
 // Members returns what the sets of a table have whose names have a prefix, by the name; nothing
-// if the table is not that of the kernel, or is missing.
+// if the table is not that of the kernel, or is missing. With an error it returns those before it.
 func Members(ctx context.Context, table knftables.Interface, prefix string) (map[string][]Member, error) {
 	if t, ok := table.(interface {
 		members(ctx context.Context, prefix string) (map[string][]Member, error)
