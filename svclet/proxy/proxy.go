@@ -58,6 +58,7 @@ type Proxy struct {
 	tables  []*table
 	written atomic.Bool
 	failure atomic.Pointer[error] // of the last sync
+	unset   map[string]bool       // kernel parameters that could not be set
 }
 
 // New returns a proxy that changes nothing before Run. The error says what the machine
@@ -72,7 +73,7 @@ func New(o Options) (*Proxy, error) {
 	if o.EndFlows == nil {
 		o.EndFlows = endFlows
 	}
-	p := &Proxy{options: o, changes: o.Services.Follow()}
+	p := &Proxy{options: o, changes: o.Services.Follow(), unset: map[string]bool{}}
 	for _, of := range []struct {
 		family corev1.IPFamily
 		nft    knftables.Family
@@ -93,7 +94,7 @@ func tableName(bridge string) string { return cmp.Or(bridge, defaultTable) }
 // go on while the agent is restarted.
 func (p *Proxy) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("proxy"))
-	setSysctls(ctx, p.options.Sysctl)
+	p.setSysctls(ctx)
 	syncloop.Loop{Clock: p.options.Clock, Changed: p.changes.Changed, Signal: p.changes.Signal, Sync: p.sync, Check: p.check}.Run(ctx)
 }
 
@@ -145,6 +146,7 @@ func (p *Proxy) sync(ctx context.Context) bool {
 // check requests a sync, which writes a table again that another program has removed,
 // or after a change of the node's pod ranges or zone.
 func (p *Proxy) check(ctx context.Context) {
+	p.setSysctls(ctx)
 	for _, t := range p.tables {
 		if !t.written {
 			continue
@@ -292,14 +294,16 @@ func (t *table) keep(parts map[services.Key]ruleset.Part) {
 // without nft has none.
 func Remove(ctx context.Context, bridge string) error { return nft.Remove(ctx, tableName(bridge)) }
 
-// setSysctls sets the kernel parameters that the rules need.
-func setSysctls(ctx context.Context, set func(name, value string) error) {
-	logger := klog.FromContext(ctx)
+// setSysctls sets the kernel parameters that the rules need, which other programs may have
+// changed.
+func (p *Proxy) setSysctls(ctx context.Context) {
 	// The answers of pods on the same bridge pass the rules, too. Connections of this
 	// machine to 127.0.0.1 and a node port leave it for a pod.
 	for _, name := range append(nft.BridgeParameters(), "net/ipv4/conf/all/route_localnet") {
-		if err := set(name, "1"); err != nil {
-			logger.Error(err, "Failed to set kernel parameter, some connections to services may fail", "parameter", name)
+		err := p.options.Sysctl(name, "1")
+		if err != nil && !p.unset[name] {
+			klog.FromContext(ctx).Error(err, "Failed to set kernel parameter, some connections to services may fail, will retry", "parameter", name)
 		}
+		p.unset[name] = err != nil
 	}
 }

@@ -45,6 +45,7 @@ func newProxy(t *testing.T) (*Proxy, *kernel) {
 	p, err := New(Options{
 		Services: services.New(), Node: "here", Zone: func() string { return "" }, Bridge: "svc0", PodRanges: func() []string { return []string{"10.244.0.0/24"} }, Clock: clock.RealClock{},
 		EndFlows: func(corev1.IPFamily, *ruleset.Stale) error { return errors.New("no flow of UDP is expected") },
+		Sysctl:   func(string, string) error { return nil },
 		Tables: func(family knftables.Family, name string) (knftables.Interface, error) {
 			k := &kernel{Fake: knftables.NewFake(family, name)}
 			if family == knftables.IPv4Family {
@@ -271,4 +272,19 @@ func TestALocalServerServesAServicePortWithoutEndpoints(t *testing.T) {
 	expect("with endpoints of UDP", map[string]bool{udp: false, tcp: true, "meta l4proto udp dnat to 10.244.0.5:8080": true})
 	must(t, p.options.Services.EndpointSlices().Delete(endpoints))
 	expect("without them again", map[string]bool{udp: true, tcp: true})
+}
+
+func TestKernelParametersThatAnotherProgramHasChangedAreSetAgain(t *testing.T) {
+	p, _ := newProxy(t)
+	has := map[string]string{}
+	p.options.Sysctl = func(name, value string) error { has[name] = value; return nil }
+	for range 2 {
+		p.check(t.Context())
+		for _, name := range []string{"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables", "net/ipv4/conf/all/route_localnet"} {
+			if has[name] != "1" {
+				t.Errorf("%s is %q", name, has[name])
+			}
+		}
+		clear(has)
+	}
 }
