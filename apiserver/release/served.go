@@ -94,14 +94,16 @@ const (
 	withoutBetaGate = "AggregatedDiscoveryRemoveBetaType"
 )
 
-// Discovery reports which versions of aggregated discovery the release serves: v2beta1 is on
-// from 1.27 to 1.32, v2 since 1.30.
+// Discovery reports which versions of aggregated discovery are served: v2beta1 as in the
+// release, on from 1.27 to 1.32, and v2 since 1.30 and where the release has v2beta1. Clients
+// of later releases, such as svc's own, ask for v2 only.
 func (s Served) Discovery() (v2beta1, v2 bool) {
 	switch r := s.release.inTable(); {
 	case r < 26: // Kubernetes does not have the gate
 		return false, false
 	case r < 30:
-		return s.enabled(discoveryGate), false
+		on := s.enabled(discoveryGate)
+		return on, on
 	case r < 33:
 		return true, true
 	default:

@@ -289,21 +289,23 @@ var _ = Describe("the fleet's own address", func() {
 				g.Expect(list.APIResources).NotTo(BeEmpty(), list.GroupVersion)
 			}
 			g.Expect(got).To(ContainElements(want))
-			var served []string
-			for _, path := range []string{"/api", "/apis"} {
-				aggregated := send(ctx, host.config, launch.Request{Method: "GET", Path: fleetPath + path,
-					Accept: "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"})
-				g.Expect(aggregated.Body).To(ContainSubstring(`"kind":"APIGroupDiscoveryList"`))
-				for _, group := range parse(aggregated.Body)["items"].([]any) {
-					name, _ := group.(object)["metadata"].(object)["name"].(string) // none of the core group
-					for _, v := range group.(object)["versions"].([]any) {
-						g.Expect(v).To(HaveKeyWithValue("freshness", "Current"), name)
-						g.Expect(v).To(HaveKeyWithValue("resources", Not(BeEmpty())), name)
-						served = append(served, schema.GroupVersion{Group: name, Version: v.(object)["version"].(string)}.String())
+			for _, version := range []string{"v2", "v2beta1"} {
+				var served []string
+				for _, path := range []string{"/api", "/apis"} {
+					aggregated := send(ctx, host.config, launch.Request{Method: "GET", Path: fleetPath + path,
+						Accept: "application/json;g=apidiscovery.k8s.io;v=" + version + ";as=APIGroupDiscoveryList"})
+					g.Expect(aggregated.Body).To(ContainSubstring(`"kind":"APIGroupDiscoveryList"`), version)
+					for _, group := range parse(aggregated.Body)["items"].([]any) {
+						name, _ := group.(object)["metadata"].(object)["name"].(string) // none of the core group
+						for _, v := range group.(object)["versions"].([]any) {
+							g.Expect(v).To(HaveKeyWithValue("freshness", "Current"), name)
+							g.Expect(v).To(HaveKeyWithValue("resources", Not(BeEmpty())), name)
+							served = append(served, schema.GroupVersion{Group: name, Version: v.(object)["version"].(string)}.String())
+						}
 					}
 				}
+				g.Expect(served).To(ContainElements(want), version)
 			}
-			g.Expect(served).To(ContainElements(want))
 		}).Should(Succeed())
 		document, err := fleetClient.Discovery().OpenAPISchema()
 		Expect(err).NotTo(HaveOccurred())

@@ -17,8 +17,7 @@ const (
 // revisionKey is the annotation that every write changes.
 const revisionKey = "bench.svc.dev/revision"
 
-const discoveryType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
-	"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+const discoveryType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 // A kind makes requests for the objects of a resource. It joins bodies from
 // prepared pieces.

@@ -124,17 +124,11 @@ var _ = Describe("Document 1, naming convention and section 4: identifiers with 
 				Expect(resp.Header.Get("Content-Type")).To(Equal("application/json;g=" + group + ";v=" + version + ";as=APIGroupDiscoveryList"))
 			}
 		},
+		Entry(nil, "apidiscovery.k8s.io", "v2"),
 		Entry(nil, "apidiscovery.k8s.io", "v2beta1"),
+		Entry(nil, "apidiscovery.svc.dev", "v2"),
 		Entry(nil, "apidiscovery.svc.dev", "v2beta1"),
 	)
-
-	It("a client that asks for discovery in a version of a later release gets the next media type, or 406", func(ctx SpecContext) {
-		const v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-		for path, kind := range map[string]string{"/api": "APIVersions", "/apis": "APIGroupList"} {
-			Expect(parse(send(ctx, launch.Request{Method: "GET", Path: path, Accept: v2 + ",application/json"}), 200)).To(HaveKeyWithValue("kind", kind))
-			Expect(discovery(ctx, path, "apidiscovery.k8s.io", "v2").Status).To(Equal(406))
-		}
-	})
 
 	It("406 and 415 name both protobuf media types", func(ctx SpecContext) {
 		const both = "application/vnd.kubernetes.protobuf, application/vnd.svc.protobuf"

@@ -243,7 +243,7 @@ var _ = Describe("Document 2, section 9: each release", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(parse(group, 200)["versions"]).To(HaveLen(map[bool]int{true: 2, false: 1}[r < 22]))
 			expectDiscovery(ctx, s, "v2beta1", r >= 27 && r < 33)
-			expectDiscovery(ctx, s, "v2", r >= 30)
+			expectDiscovery(ctx, s, "v2", r >= 27)
 			expectEviction(ctx, s, "policy/v1beta1", true)
 			expectEviction(ctx, s, "policy/v1", r >= 22)
 		})
