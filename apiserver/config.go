@@ -214,11 +214,13 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 	if c.hosted != nil {
 		config.AdmissionControl = groupdomain.NameReviews(config.AdmissionControl)
 	}
-	roles := c.identity.authorizers.Roles
-	if roles == nil {
-		roles = &authorization.Roles{} // what is bound while RBAC is off would be in force once it is on
+	if c.hosted == nil { // behind a host, no role that is stored here comes into force
+		roles := c.identity.authorizers.Roles
+		if roles == nil {
+			roles = &authorization.Roles{} // what is bound while RBAC is off would be in force once it is on
+		}
+		config.AdmissionControl = escalation.Guard(config.AdmissionControl, c.identity.authorizers, roles.Stored(c.clients.typed.RbacV1()))
 	}
-	config.AdmissionControl = escalation.Guard(config.AdmissionControl, c.identity.authorizers, roles.Stored(c.clients.typed.RbacV1()))
 	// The specification names the check after the service (document 2, section 4).
 	const libraryName, name = "start-apiserver-admission-initializer", "start-svc-apiserver-admission-initializer"
 	config.PostStartHooks[name] = config.PostStartHooks[libraryName]

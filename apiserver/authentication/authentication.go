@@ -84,8 +84,8 @@ func New(config Config) (Authenticators, error) {
 		tokens = slices.Insert(tokens, 0, authenticator.WrapAudienceAgnosticToken(config.Audiences, file))
 	}
 	// This is needed without token authenticators, too: a request with a token
-	// must be refused, not served as anonymous. Refusals are not cached: a token may become
-	// valid, and strangers could fill the cache.
+	// must be refused, not served as anonymous. Refusals are not cached here: a token may become
+	// valid, and strangers could fill the cache. A webhook has a cache of its own.
 	cached := tokencache.New(tokenunion.New(tokens...), false, tokenCacheTTL, 0)
 	// Browsers cannot set a header of a websocket: the token is in its subprotocol.
 	methods = append(methods, bearertoken.New(cached), websocket.NewProtocolAuthenticator(cached))

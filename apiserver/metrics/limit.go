@@ -32,10 +32,13 @@ type limit struct {
 	// custom are the custom resources with series of their own. None is ever
 	// removed, since a counter must not decrease.
 	custom map[schema.GroupResource]bool
+	// least are the last values of the shared series of counters: a resource that is defined
+	// after the first requests for it leaves them.
+	least map[string]float64
 }
 
 func newLimit(isBuiltIn, exists func(schema.GroupResource) bool) *limit {
-	return &limit{isBuiltIn: isBuiltIn, exists: exists, custom: map[schema.GroupResource]bool{}}
+	return &limit{isBuiltIn: isBuiltIn, exists: exists, custom: map[schema.GroupResource]bool{}, least: map[string]float64{}}
 }
 
 // apply bounds a family's series.
@@ -50,6 +53,7 @@ func (l *limit) apply(f *dto.MetricFamily) {
 		f.Metric = merge(f.Metric, l.shared, func(sum, m *dto.Metric) {
 			sum.Counter.Value = ptr.To(sum.Counter.GetValue() + m.Counter.GetValue())
 		})
+		l.keepRising(f)
 	case dto.MetricType_GAUGE:
 		if strings.HasPrefix(f.GetHelp(), "[ALPHA]") {
 			// A sum of versions or capacities says nothing.
@@ -59,6 +63,20 @@ func (l *limit) apply(f *dto.MetricFamily) {
 		f.Metric = merge(f.Metric, l.shared, func(sum, m *dto.Metric) {
 			sum.Gauge.Value = ptr.To(sum.Gauge.GetValue() + m.Gauge.GetValue())
 		})
+	}
+}
+
+// keepRising gives the shared series of a counter at least their last values.
+func (l *limit) keepRising(f *dto.MetricFamily) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range f.Metric {
+		if label(m, "resource") != otherResources {
+			continue
+		}
+		key := f.GetName() + keyOf(m.Label)
+		l.least[key] = max(l.least[key], m.Counter.GetValue())
+		m.Counter.Value = ptr.To(l.least[key])
 	}
 }
 

@@ -186,6 +186,23 @@ func TestResourcesThatDoNotExistShareSeries(t *testing.T) {
 	expect(t, New(registry, newConfig()), "requests_total{", `requests_total{resource="other"} 100`, `requests_total{group="example.com",resource="real"} 1`)
 }
 
+func TestTheSharedSeriesOfACounterDoesNotFallWhenAResourceIsDefined(t *testing.T) {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests_total", Help: "Requests."}, []string{"group", "resource"})
+	requests.WithLabelValues("example.com", "early").Add(3)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(requests)
+	c, defined := newConfig(), false
+	c.Exists = func(schema.GroupResource) bool { return defined }
+	g := New(registry, c)
+	expect(t, g, "requests_total{", `requests_total{resource="other"} 3`)
+	defined = true
+	requests.WithLabelValues("example.com", "early").Inc()
+	expect(t, g, "requests_total{", `requests_total{group="example.com",resource="early"} 4`)
+	defined = false
+	requests.WithLabelValues("example.com", "never").Inc()
+	expect(t, g, `"other"`, `requests_total{resource="other"} 3`)
+}
+
 func TestStoredObjectsAndAllocatedAddressesAreMeasured(t *testing.T) {
 	store := &stored{objects: map[schema.GroupResource]int64{{Resource: "pods"}: 3, {Group: "apps", Resource: "deployments"}: -1}, sizes: []int64{4096}}
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))

@@ -31,9 +31,10 @@ const (
 // does not grow once it holds limit bytes, and shrinks when its newest quarter does.
 // It never has fewer than the library's least number of events, 100.
 //
-// The record times of a burst are later than the machine's clock, and stay so until the
-// type has had no event for longer than the window. Besides, the library uses them for
-// the histograms of the time that an event takes through the watch cache only.
+// The record times of a burst are later than the machine's clock. The pause after it makes
+// up for that, up to the window; what is beyond stays until the type has had no event for
+// longer than the window. Besides, the library uses record times for the histograms of the
+// time that an event takes through the watch cache only.
 type history struct {
 	clock  clock.PassiveClock
 	window time.Duration
@@ -43,17 +44,21 @@ type history struct {
 	last  time.Time     // the record time of the last event
 	seen  time.Time     // the clock's time of the last event
 	share time.Duration // of the last event in the window
+	lead  time.Duration // by which record times are ahead since the last pause, at most window
 }
 
 // record returns the record time of an event that takes size bytes. It is later than
 // that of the event before by the share of that one or, if more, by the time that has
-// passed: as in the library's own times, the ring shrinks in quiet times. More than
-// the window need not pass.
+// passed and that no burst has used: as in the library's own times, the ring shrinks in
+// quiet times. More than the window need not pass.
 func (h *history) record(size int) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.clock.Now()
-	at := h.last.Add(max(h.share, min(now.Sub(h.seen), h.window+time.Second)))
+	passed := now.Sub(h.seen)
+	advance := max(h.share, min(passed-h.lead, h.window+time.Second))
+	h.lead = min(max(h.lead+advance-passed, 0), h.window)
+	at := h.last.Add(advance)
 	if at.Before(now) {
 		at = now
 	}

@@ -30,10 +30,10 @@ func TestEventsTakeAsMuchOfTheWindowAsOfTheLimit(t *testing.T) {
 		{0, 500, 38500 * time.Millisecond},
 		{0, 10, 76 * time.Second}, // later than the clock, by 75 s
 		{0, 2000, 76*time.Second + 750*time.Millisecond},
-		{70 * time.Second, 10, 226*time.Second + 750*time.Millisecond}, // by 155.75 s
-		{60 * time.Second, 10, 286*time.Second + 750*time.Millisecond}, // quiet times count
-		{60 * time.Second, 10, 346*time.Second + 750*time.Millisecond},
-		{100 * time.Second, 10, 422*time.Second + 750*time.Millisecond}, // by 131.75 s: no more than the window
+		{70 * time.Second, 10, 226*time.Second + 750*time.Millisecond},  // by 155.75 s
+		{60 * time.Second, 10, 227*time.Second + 500*time.Millisecond},  // the pause makes up for the window
+		{60 * time.Second, 10, 271*time.Second + 750*time.Millisecond},  // what is left of it counts
+		{100 * time.Second, 10, 347*time.Second + 750*time.Millisecond}, // no more than the window
 		{231 * time.Second, 10, 522 * time.Second},                      // the clock again
 		{time.Second, 10, 523 * time.Second},
 	} {
@@ -41,6 +41,21 @@ func TestEventsTakeAsMuchOfTheWindowAsOfTheLimit(t *testing.T) {
 		if got := h.record(step.size).Sub(begin); got != step.want {
 			t.Errorf("event %d: recorded at %s, want %s", i, got, step.want)
 		}
+	}
+}
+
+func TestBurstsBelowTheLimitKeepTheWholeWindow(t *testing.T) {
+	begin := time.Unix(1_700_000_000, 0)
+	clock := clocktesting.NewFakePassiveClock(begin)
+	h := &history{clock: clock, window: 75 * time.Second, limit: 1000}
+	for range 20 { // 400 bytes in 30 s, at once: as many as the limit has for that time
+		if got, want := h.record(100), clock.Now(); !got.Equal(want) {
+			t.Fatalf("the burst of %s is recorded at %s", want.Sub(begin), got.Sub(begin))
+		}
+		for range 3 {
+			h.record(100)
+		}
+		clock.SetTime(clock.Now().Add(30 * time.Second))
 	}
 }
 

@@ -189,6 +189,7 @@ func TestAChangedFileIsReadAndABadOneIsNot(t *testing.T) {
 	t.Cleanup(func() { <-running })
 
 	write(configure(bySubject, second))
+	eventually(t, "the first reload is counted", func() bool { return reloads(t, "success") > 0 })
 	eventually(t, "the second issuer is accepted", func() bool { return who(t, a, second.Token(claims())) == "oidc:ann []" })
 	if got := who(t, a, first.Token(claims())); got != "unknown" {
 		t.Errorf("a token of the first issuer, after the change: %s", got)
@@ -222,7 +223,7 @@ func reloads(t *testing.T, status string) float64 {
 	counts, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer,
 		"apiserver_authentication_config_controller_automatic_reloads_total", map[string]string{}, "status")
 	if err != nil {
-		t.Fatal(err)
+		return 0 // nothing has been counted
 	}
 	return counts[status]
 }

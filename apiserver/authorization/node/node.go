@@ -90,8 +90,9 @@ func (a *Authorizer) Authorize(ctx context.Context, attrs authorizer.Attributes)
 	if !attrs.IsResourceRequest() || !depends {
 		return a.rules.Authorize(ctx, attrs)
 	}
+	incomplete := !a.complete()
 	refusal, err := decide(ctx, a, node, attrs)
-	if refusal == unrelated(node) && a.awaitGraph(ctx) {
+	if incomplete && refusal == unrelated(node) && a.awaitGraph(ctx) {
 		refusal, err = decide(ctx, a, node, attrs)
 	}
 	switch {
@@ -107,14 +108,18 @@ func (a *Authorizer) Authorize(ctx context.Context, attrs authorizer.Attributes)
 // has started.
 const fillTimeout = 5 * time.Second
 
-// awaitGraph waits until the graph is filled. It reports false if it was filled before, and
-// if it is not in time.
-func (a *Authorizer) awaitGraph(ctx context.Context) bool {
+// complete reports whether the graph is filled.
+func (a *Authorizer) complete() bool {
 	select {
 	case <-a.filled:
-		return false
+		return true
 	default:
+		return false
 	}
+}
+
+// awaitGraph waits until the graph is filled. It reports false if it is not in time.
+func (a *Authorizer) awaitGraph(ctx context.Context) bool {
 	limited, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
 	select {
