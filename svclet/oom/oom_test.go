@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ func TestWhichKillsAreOfTheWholeMachine(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			var got []string
-			if err := Watch(&test.log, func(message string) { got = append(got, message) }); err != io.EOF {
+			if err := Watch(&test.log, func(message string) { got = append(got, message) }); !errors.Is(err, io.EOF) {
 				t.Errorf("it ends with %v", err)
 			}
 			if !slices.Equal(got, test.want) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -98,7 +99,7 @@ func TestConnectionsThatWaitAreClosedWithTheListener(t *testing.T) {
 		if _, err := io.ReadAll(client); err != nil {
 			t.Errorf("the connection fails with %v, want its end", err)
 		}
-		if _, err := l.Accept(); err != net.ErrClosed {
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Accept returns %v", err)
 		}
 	})
