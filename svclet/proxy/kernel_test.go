@@ -305,14 +305,22 @@ func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
 				t.Errorf("%s: %s are %v, want those of %s: %v", what, name, elements, want, err)
 			}
 		}
+		empty := func(name string) {
+			t.Helper()
+			if elements, err := p.tables[0].nft.ListElements(t.Context(), "map", name); err != nil || len(elements) > 0 {
+				t.Errorf("%s are %v: %v", name, elements, err)
+			}
+		}
 		step("two in the first list", "external-ips", "/old/",
 			objects.Replace([]any{young, old}, ""), endpoints.Replace([]any{slice("young-1", "young", "10.244.0.5"), slice("old-1", "old", "10.244.0.6")}, ""))
 		step("the owner goes", "external-ips", "/young/", objects.Delete(old))
 		step("an older one comes", "external-ips", "/old/", objects.Add(old))
-		step("a load balancer without endpoints", "external-ips", "/old/", objects.Add(oldest), objects.Add(other))
+		step("a load balancer without endpoints", "closed-external-ips", "reject", objects.Add(oldest), objects.Add(other))
+		empty("external-ips")
 		step("its source ranges", "guarded-ips", "/oldest/")
 		step("it gets endpoints", "external-ips", "/oldest/", endpoints.Add(slice("oldest-1", "oldest", "10.244.0.7")))
-		step("it goes", "guarded-ips", "/other/", objects.Delete(oldest))
+		step("it goes", "external-ips", "/old/", objects.Delete(oldest))
+		empty("guarded-ips")
 		step("an address in two notations", "external-ips", "/old/", objects.Add(at("notations", "fd00:96::1", 30, notations)))
 
 		// In each sync the addresses of a service go to another one.

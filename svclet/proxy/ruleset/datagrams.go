@@ -17,10 +17,10 @@ type Datagrams struct {
 	Endpoints map[netip.AddrPort]bool
 }
 
-// datagrams records the packets that are sent to a key, if the port is one of UDP.
-func (b *builder) datagrams(key Key, address netip.Addr, port int32) {
+// datagrams returns the packets that are sent to an address and port, if it is one of UDP.
+func (b *builder) datagrams(address netip.Addr, port int32) *Datagrams {
 	if b.port.Protocol != corev1.ProtocolUDP {
-		return
+		return nil
 	}
 	if b.serving == nil {
 		b.serving = map[netip.AddrPort]bool{}
@@ -28,7 +28,7 @@ func (b *builder) datagrams(key Key, address netip.Addr, port int32) {
 			b.serving[netip.AddrPortFrom(e.address, uint16(e.port))] = true //nolint:gosec // a port
 		}
 	}
-	b.Datagrams[key] = &Datagrams{netip.AddrPortFrom(address, uint16(port)), b.serving} //nolint:gosec // a port
+	return &Datagrams{netip.AddrPortFrom(address, uint16(port)), b.serving} //nolint:gosec // a port
 }
 
 // Stale are flows of UDP that the kernel would keep after the rules have changed: a flow

@@ -17,9 +17,7 @@ type Owners map[Key][]owner
 type owner struct {
 	service services.Key
 	created int64 // in seconds
-	verdict string
-	// datagrams are nil for other protocols, and without endpoints.
-	datagrams *Datagrams
+	Element
 }
 
 // Conflict is a key that several services want, of which the first one owns it.
@@ -36,16 +34,14 @@ func (o Owners) owner(k Key) owner {
 	return owner{}
 }
 
-func (o Owners) verdict(k Key) string { return o.owner(k).verdict }
-
-func (o Owners) datagrams(k Key) *Datagrams { return o.owner(k).datagrams }
+func (o Owners) datagrams(k Key) *Datagrams { return o.owner(k).Datagrams }
 
 // change replaces parts by others. It returns the owner before of each key that they
 // have, and the conflicts in which a service has a key that it did not have.
 func (o Owners) change(changes []Change) (before map[Key]owner, conflicts []Conflict) {
 	before = map[Key]owner{}
 	for _, c := range changes {
-		for _, elements := range []map[Key]string{c.Before.Elements, c.After.Elements} {
+		for _, elements := range []map[Key]Element{c.Before.Elements, c.After.Elements} {
 			for key := range elements {
 				before[key] = o.owner(key)
 			}
@@ -58,8 +54,8 @@ func (o Owners) change(changes []Change) (before map[Key]owner, conflicts []Conf
 	}
 	contested := map[Key]bool{}
 	for _, c := range changes {
-		for key, verdict := range c.After.Elements {
-			o.add(key, owner{c.After.Service, c.After.Created, verdict, c.After.Datagrams[key]})
+		for key, element := range c.After.Elements {
+			o.add(key, owner{c.After.Service, c.After.Created, element})
 			if _, had := c.Before.Elements[key]; !had && len(o[key]) > 1 {
 				contested[key] = true
 			}

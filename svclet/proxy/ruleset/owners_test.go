@@ -9,11 +9,91 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/knftables"
 
 	"svc.dev/svc/svclet/proxy/ruleset"
 )
+
+// The owner's endpoints and source ranges decide about an address, not those of another service.
+func TestOnlyTheOwnerLeadsToAnAddressAndRestrictsIt(t *testing.T) {
+	// part is that of a service with an address of a load balancer; ranges and endpoints may be empty.
+	part := func(name string, created int64, ranges, endpoint string) ruleset.Part {
+		s := ruleset.Service{Service: &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Unix(created, 0)},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: "10.96.0.1", IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, LoadBalancerSourceRanges: strings.Fields(ranges),
+				Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80, NodePort: 30080}},
+			},
+			Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}}},
+		}}
+		if endpoint != "" {
+			s.Slices = []*discoveryv1.EndpointSlice{{
+				AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](8080)}},
+				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{endpoint}}},
+			}}
+		}
+		return ruleset.PartOf(s, corev1.IPv4Protocol, ruleset.Place{})
+	}
+	const ranges = "198.51.100.0/24"
+	none := ruleset.Part{}
+	ready, closed := part("old", 5, "", "10.244.0.5"), part("old", 5, "", "")
+	restricted, young := part("old", 5, ranges, "10.244.0.5"), part("young", 20, ranges, "10.244.0.6")
+	open, last := part("young", 20, "", "10.244.0.6"), part("last", 30, "", "")
+	for _, test := range []struct {
+		rule          string
+		before, after []ruleset.Part // of each service
+		want          []string       // the maps of the keys, and the services of their verdicts
+		conflicts     int
+	}{
+		{"the owner has endpoints, another one source ranges", []ruleset.Part{ready, none}, []ruleset.Part{ready, young}, []string{"external-ips old", "node-ports old"}, 2},
+		{"the owner has no endpoints, another one comes", []ruleset.Part{closed, none}, []ruleset.Part{closed, open}, []string{"closed-external-ips", "closed-node-ports"}, 2},
+		{"the owner loses its endpoints", []ruleset.Part{restricted, open}, []ruleset.Part{closed, open}, []string{"closed-external-ips", "closed-node-ports"}, 0},
+		{"the owner gets endpoints", []ruleset.Part{closed, open}, []ruleset.Part{restricted, open}, []string{"external-ips old", "guarded-ips old", "node-ports old"}, 0},
+		{"the owner goes, and the next one has source ranges", []ruleset.Part{closed, young}, []ruleset.Part{none, young}, []string{"external-ips young", "guarded-ips young", "node-ports young"}, 0},
+		{"the owner goes, and the next one has no endpoints", []ruleset.Part{restricted, last}, []ruleset.Part{none, last}, []string{"closed-external-ips", "closed-node-ports"}, 0},
+		{"the owner gets source ranges", []ruleset.Part{ready, open}, []ruleset.Part{restricted, open}, []string{"external-ips old", "guarded-ips old", "node-ports old"}, 0},
+		{"all go", []ruleset.Part{restricted, young}, []ruleset.Part{none, none}, nil, 0},
+	} {
+		fake, table, owners := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
+		var conflicts []ruleset.Conflict
+		change := func(from func(i int) ruleset.Part, to []ruleset.Part) {
+			tx := fake.NewTransaction()
+			if conflicts == nil {
+				table.Create(tx)
+			}
+			var changes []ruleset.Change
+			for i, p := range to {
+				changes = append(changes, ruleset.Change{Before: from(i), After: p})
+			}
+			conflicts = append([]ruleset.Conflict{}, table.Change(tx, owners, &ruleset.Stale{}, changes...)...)
+			if err := fake.Run(context.Background(), tx); err != nil {
+				t.Errorf("%s: %v", test.rule, err)
+			}
+		}
+		change(func(int) ruleset.Part { return none }, test.before)
+		change(func(i int) ruleset.Part { return test.before[i] }, test.after)
+		var got []string
+		for line := range strings.Lines(fake.Dump()) {
+			rest, found := strings.CutPrefix(line, "add element ip svc0 ")
+			if !found || strings.HasPrefix(rest, "pod-ranges") {
+				continue
+			}
+			name, verdict, _ := strings.Cut(rest, " ")
+			for _, of := range []string{"old", "young", "last"} {
+				if strings.Contains(verdict, "/"+of+"/") {
+					name += " " + of
+				}
+			}
+			got = append(got, name)
+		}
+		if slices.Sort(got); !slices.Equal(got, test.want) || len(conflicts) != test.conflicts || len(owners) != len(got)-strings.Count(strings.Join(got, " "), "guarded") {
+			t.Errorf("%s: %q, want %q; conflicts %v, owners %v", test.rule, got, test.want, conflicts, owners)
+		}
+	}
+}
 
 func TestTheOldestServiceOwnsAKeyThatSeveralWant(t *testing.T) {
 	const key = "203.0.113.9 . tcp . 80"
@@ -73,7 +153,7 @@ func TestTheOldestServiceOwnsAKeyThatSeveralWant(t *testing.T) {
 		}
 		var got []string
 		for _, c := range conflicts {
-			if c.Key == (ruleset.Key{Map: "guarded-ips", Fields: key}) {
+			if c.Key == (ruleset.Key{Map: "external-ips", Fields: key}) {
 				for _, k := range c.Services {
 					got = append(got, k.Name)
 				}

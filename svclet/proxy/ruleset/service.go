@@ -56,14 +56,24 @@ type Part struct {
 	// Chains have their rules, and Sets their timeouts in seconds, by name.
 	Chains map[string][]string
 	Sets   map[string]int32
-	// Elements have the verdicts of maps. Other services may want the same keys: see [Owners].
-	Elements map[Key]string
-	// Datagrams are the packets of UDP to the keys that have endpoints.
-	Datagrams map[Key]*Datagrams
+	// Elements are by cluster IP, external IP or node port, also of those without endpoints.
+	// Other services may want the same keys: see [Owners].
+	Elements map[Key]Element
 }
 
 // Key is the key of an element of a map: fields are separated by " . ".
 type Key struct{ Map, Fields string }
+
+// Element is what happens to the packets to a key.
+type Element struct {
+	// Verdict is that of the key's map or, without endpoints, of the map of closed keys.
+	Verdict string
+	Closed  bool
+	// Guard is the verdict that drops what the source ranges do not allow; empty without them.
+	Guard string
+	// Datagrams are nil for other protocols than UDP, and without endpoints.
+	Datagrams *Datagrams
+}
 
 // The longest name of a chain that nft accepts is 127 characters long.
 const maxName = 120
@@ -77,7 +87,7 @@ type Place struct{ Node, Zone string }
 func PartOf(s Service, family corev1.IPFamily, at Place) Part {
 	part := Part{
 		Service: services.Key{Namespace: s.Service.Namespace, Name: s.Service.Name}, Created: s.Service.CreationTimestamp.Unix(),
-		Chains: map[string][]string{}, Sets: map[string]int32{}, Elements: map[Key]string{}, Datagrams: map[Key]*Datagrams{},
+		Chains: map[string][]string{}, Sets: map[string]int32{}, Elements: map[Key]Element{},
 	}
 	if !served(s.Service) || !slices.Contains(s.Service.Spec.IPFamilies, family) {
 		return part
@@ -133,51 +143,40 @@ func (b *builder) ip(field string) string { return Protocol(b.family) + " " + fi
 
 // build adds the port's chains, and the elements that lead to them.
 func (b *builder) build() {
-	internal := b.internal()
-	b.leadTo(clusterIPs, b.service.Spec.ClusterIPs, internal)
+	b.leadTo(clusterIPs, b.service.Spec.ClusterIPs, b.internal(), "")
 	external := b.external()
-	b.leadTo(externalIPs, b.service.Spec.ExternalIPs, external)
-	b.leadTo(externalIPs, b.loadBalancerIPs(), external)
+	b.leadTo(externalIPs, b.service.Spec.ExternalIPs, external, "")
+	b.leadTo(externalIPs, b.loadBalancerIPs(), external, b.restrictSources())
 	if b.port.NodePort != 0 {
-		if external.chain != "" {
-			b.Elements[Key{nodePorts, b.nodePort()}] = "goto " + external.chain
-			b.datagrams(Key{nodePorts, b.nodePort()}, netip.Addr{}, b.port.NodePort)
-		} else {
-			b.Elements[Key{closedPorts, b.nodePort()}] = "goto " + external.closed
-		}
+		b.Elements[Key{nodePorts, fmt.Sprintf("%s . %d", b.proto, b.port.NodePort)}] = b.element(external, netip.Addr{}, b.port.NodePort)
 	}
-	b.restrictSources()
 }
 
 // target is where the packets of an address go: to a chain or, without endpoints, to
 // the chain that ends them.
 type target struct{ chain, closed string }
 
-// leadTo adds an element for each address of the family.
-func (b *builder) leadTo(name string, addresses []string, to target) {
-	closed := closedExternalIPs
-	if name == clusterIPs {
-		closed = closedIPs
-	}
+// leadTo adds an element for each address of the family, with a guard or without.
+func (b *builder) leadTo(name string, addresses []string, to target, guard string) {
 	for _, text := range addresses {
 		ip, err := netip.ParseAddr(text)
 		if err != nil || ip.Unmap().Is6() != (b.family == corev1.IPv6Protocol) {
 			continue
 		}
 		ip = ip.Unmap() // in one notation, as keys are compared
-		fields := fmt.Sprintf("%s . %s . %d", ip, b.proto, b.port.Port)
-		if to.chain == "" {
-			b.Elements[Key{closed, fields}] = "goto " + to.closed
-			continue
-		}
-		b.Elements[Key{name, fields}] = "goto " + to.chain
-		if name != guardedIPs {
-			b.datagrams(Key{name, fields}, ip, b.port.Port)
-		}
+		e := b.element(to, ip, b.port.Port)
+		e.Guard = guard
+		b.Elements[Key{name, fmt.Sprintf("%s . %s . %d", ip, b.proto, b.port.Port)}] = e
 	}
 }
 
-func (b *builder) nodePort() string { return fmt.Sprintf("%s . %d", b.proto, b.port.NodePort) }
+// element returns that of an address and port; a node port has no address.
+func (b *builder) element(to target, address netip.Addr, port int32) Element {
+	if to.chain == "" {
+		return Element{Verdict: "goto " + to.closed, Closed: true}
+	}
+	return Element{Verdict: "goto " + to.chain, Datagrams: b.datagrams(address, port)}
+}
 
 // internal adds the chain of connections from inside the cluster.
 func (b *builder) internal() target {
@@ -317,10 +316,10 @@ func timeoutOf(s *corev1.Service) int32 {
 	return corev1.DefaultClientIPServiceAffinitySeconds
 }
 
-// restrictSources drops connections to the load balancer's addresses from outside its
-// source ranges. Those of the other family restrict nothing, nor does a range of all addresses,
-// as with kube-proxy.
-func (b *builder) restrictSources() {
+// restrictSources adds the chain that drops connections from outside the load balancer's
+// source ranges, and returns the verdict that leads to it. Those of the other family restrict
+// nothing, nor does a range of all addresses, as with kube-proxy.
+func (b *builder) restrictSources() string {
 	var ranges []string
 	for _, text := range b.service.Spec.LoadBalancerSourceRanges {
 		// The API accepts spaces and leading zeros.
@@ -329,14 +328,14 @@ func (b *builder) restrictSources() {
 			continue
 		}
 		if ones, _ := block.Mask.Size(); ones == 0 {
-			return
+			return ""
 		}
 		ranges = append(ranges, block.String())
 	}
 	if len(ranges) == 0 {
-		return
+		return ""
 	}
 	name := b.name("firewall", "")
 	b.Chains[name] = []string{fmt.Sprintf("%s != { %s } drop", b.ip("saddr"), strings.Join(ranges, ", "))}
-	b.leadTo(guardedIPs, b.loadBalancerIPs(), target{chain: name})
+	return "goto " + name
 }

@@ -226,23 +226,64 @@ func changeRules(tx *knftables.Transaction, c Change) {
 	}
 }
 
+// verdict is one of the table.
+type verdict struct {
+	Key
+	text string
+}
+
+func compare(a, b verdict) int {
+	return cmp.Or(cmp.Compare(a.Map, b.Map), cmp.Compare(a.Fields, b.Fields))
+}
+
+// verdicts returns those of a key in the maps of the table.
+func (e Element) verdicts(k Key) []verdict {
+	if e.Verdict == "" {
+		return nil
+	}
+	var all []verdict
+	if e.Guard != "" {
+		all = append(all, verdict{Key{guardedIPs, k.Fields}, e.Guard})
+	}
+	if e.Closed {
+		switch k.Map {
+		case clusterIPs:
+			k.Map = closedIPs
+		case externalIPs:
+			k.Map = closedExternalIPs
+		case nodePorts:
+			k.Map = closedPorts
+		}
+	}
+	return append(all, verdict{k, e.Verdict})
+}
+
 // changeElements deletes all elements that change before it adds any: the kernel refuses a
 // key that has another verdict.
 func changeElements(tx *knftables.Transaction, owners Owners, stale *Stale, changes []Change) []Conflict {
 	before, conflicts := owners.change(changes)
-	keys := slices.SortedFunc(maps.Keys(before), func(a, b Key) int {
-		return cmp.Or(cmp.Compare(a.Map, b.Map), cmp.Compare(a.Fields, b.Fields))
-	})
-	for _, key := range keys {
-		if verdict := before[key].verdict; verdict != "" && owners.verdict(key) != verdict {
-			tx.Delete(&knftables.Element{Map: key.Map, Key: strings.Split(key.Fields, " . ")})
+	var deletes, adds []verdict
+	for key, was := range before {
+		old, next := was.verdicts(key), owners.owner(key).verdicts(key)
+		for _, v := range old {
+			if !slices.Contains(next, v) {
+				deletes = append(deletes, v)
+			}
 		}
+		for _, v := range next {
+			if !slices.Contains(old, v) {
+				adds = append(adds, v)
+			}
+		}
+		stale.add(key, was.Datagrams, owners)
 	}
-	for _, key := range keys {
-		if verdict := owners.verdict(key); verdict != "" && verdict != before[key].verdict {
-			tx.Add(&knftables.Element{Map: key.Map, Key: strings.Split(key.Fields, " . "), Value: []string{verdict}})
-		}
-		stale.add(key, before[key].datagrams, owners)
+	slices.SortFunc(deletes, compare)
+	slices.SortFunc(adds, compare)
+	for _, v := range deletes {
+		tx.Delete(&knftables.Element{Map: v.Map, Key: strings.Split(v.Fields, " . ")})
+	}
+	for _, v := range adds {
+		tx.Add(&knftables.Element{Map: v.Map, Key: strings.Split(v.Fields, " . "), Value: []string{v.text}})
 	}
 	return conflicts
 }
