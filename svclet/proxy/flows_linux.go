@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -31,6 +33,15 @@ func endFlows(family corev1.IPFamily, stale *ruleset.Stale) error {
 		}
 	}
 	_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, of, filter)
+	return withoutNetlink(err)
+}
+
+// withoutNetlink explains the errors of a kernel without connection tracking through netlink:
+// its request is one of an unknown subsystem or protocol.
+func withoutNetlink(err error) error {
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		return fmt.Errorf("%w: the kernel has no nf_conntrack_netlink: %w", errors.ErrUnsupported, err)
+	}
 	return err
 }
 

@@ -264,6 +264,20 @@ func TestAFlowOfUDPInTheKernelFollowsTheEndpoints(t *testing.T) {
 	}
 }
 
+// As the subsystem of connection tracking, of a kernel without nf_conntrack_netlink.
+func TestAnUnknownSubsystemOfNetlinkIsUnsupported(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		const unknown = netlink.ConntrackTableType(200)
+		_, err := netlink.ConntrackDeleteFilters(unknown, unix.AF_INET, flowFilter{})
+		if err := withoutNetlink(err); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "nf_conntrack_netlink") {
+			t.Error(err)
+		}
+		if err := endFlows(corev1.IPv4Protocol, &ruleset.Stale{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The kernel refuses a second verdict for the key of a map, and with it all changes of the
 // transaction.
 func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {

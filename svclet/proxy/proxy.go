@@ -5,6 +5,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -44,7 +45,8 @@ type Options struct {
 	Tables func(family knftables.Family, name string) (knftables.Interface, error)
 	// Sysctl sets a kernel parameter; nil means the kernel's.
 	Sysctl func(name, value string) error
-	// EndFlows makes connection tracking forget flows; nil means that of the kernel.
+	// EndFlows makes connection tracking forget flows; nil means that of the kernel. The error
+	// is [errors.ErrUnsupported] if it never can.
 	EndFlows func(family corev1.IPFamily, stale *ruleset.Stale) error
 }
 
@@ -110,7 +112,7 @@ func (p *Proxy) Problem() error {
 }
 
 // sync applies the changes since the last call. It reports whether all tables have them, and
-// no flow is left that they end.
+// no flow is left that is to be ended soon.
 func (p *Proxy) sync(ctx context.Context) bool {
 	changes, synced := p.changes.Take()
 	if !synced {
@@ -148,6 +150,7 @@ func (p *Proxy) sync(ctx context.Context) bool {
 func (p *Proxy) check(ctx context.Context) {
 	p.setSysctls(ctx)
 	for _, t := range p.tables {
+		t.stale.Postponed = false
 		if !t.written {
 			continue
 		}
@@ -179,8 +182,10 @@ type table struct {
 	parts  map[services.Key]ruleset.Part
 	owners ruleset.Owners
 	dirty  map[services.Key]bool
-	// stale are the flows of UDP that are to end.
-	stale ruleset.Stale
+	// stale are the flows of UDP that are to end, and unended is whether the last attempt
+	// to end some has failed.
+	stale   ruleset.Stale
+	unended bool
 }
 
 func (t *table) mark(k services.Key) {
@@ -242,17 +247,25 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	return tx.NumOperations(), nil
 }
 
-// endFlows ends the stale flows, after their rules. It reports whether there are none left.
+// endFlows ends the stale flows, after their rules. It reports whether none are left that a
+// retry is to end: only the first failure is followed by one, later ones by that of the next
+// check or of further stale flows. A kernel that cannot end flows keeps them.
 func (t *table) endFlows(ctx context.Context, o Options) bool {
-	if t.stale.Empty() {
+	if t.stale.Empty() || t.stale.Postponed {
 		return true
 	}
-	if err := o.EndFlows(t.family, &t.stale); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to end flows of UDP, some may go to endpoints that are gone, will retry", "family", t.family)
-		return false
+	err := o.EndFlows(t.family, &t.stale)
+	again := t.unended
+	t.unended = err != nil
+	if err != nil && !again {
+		klog.FromContext(ctx).Error(err, "Failed to end flows of UDP, some may go to endpoints that are gone until they expire", "family", t.family)
 	}
-	t.stale = ruleset.Stale{}
-	return true
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		t.stale = ruleset.Stale{}
+		return true
+	}
+	t.stale.Postponed = again
+	return again
 }
 
 // servers returns the addresses of Local that other machines could have routes to.

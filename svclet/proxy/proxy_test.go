@@ -5,14 +5,17 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/knftables"
@@ -206,28 +209,55 @@ func TestFlowsOfAnEndpointThatIsGoneEndAfterItsRules(t *testing.T) {
 	}
 }
 
-func TestFlowsThatCannotEndAreTriedAgain(t *testing.T) {
-	p, v4 := newProxy(t)
-	ended, fail := 0, errors.New("interrupted")
-	p.options.EndFlows = func(family corev1.IPFamily, stale *ruleset.Stale) error {
-		if fail == nil && family == corev1.IPv4Protocol && stale.Has(netip.MustParseAddrPort("10.96.0.1:80"), netip.MustParseAddrPort("10.244.0.9:8080"), nil) {
-			ended++
+// An attempt lists all flows of the machine.
+func TestFlowsThatCannotEndAreTriedAgainAfterASecondAndThenWithTheCheck(t *testing.T) {
+	type step struct {
+		do          string // change, check or nothing, before a sync
+		err         error  // of an attempt
+		done        bool   // what sync reports
+		tries, logs int    // so far
+	}
+	fail, unsupported := errors.New("interrupted"), fmt.Errorf("no netlink: %w", errors.ErrUnsupported)
+	for rule, steps := range map[string][]step{
+		"the retry succeeds":  {{"change", fail, false, 1, 1}, {"", nil, true, 2, 1}, {"", fail, true, 2, 1}, {"check", fail, true, 2, 1}},
+		"each failure is one": {{"change", fail, false, 1, 1}, {"", nil, true, 2, 1}, {"change", fail, false, 3, 2}, {"", nil, true, 4, 2}},
+		"the check retries":   {{"change", fail, false, 1, 1}, {"", fail, true, 2, 1}, {"", nil, true, 2, 1}, {"check", fail, true, 3, 1}, {"", nil, true, 3, 1}, {"check", nil, true, 4, 1}, {"check", nil, true, 4, 1}},
+		"a change retries":    {{"change", fail, false, 1, 1}, {"", fail, true, 2, 1}, {"change", fail, true, 3, 1}, {"", nil, true, 3, 1}, {"change", nil, true, 4, 1}},
+		"the kernel cannot":   {{"change", unsupported, true, 1, 1}, {"", nil, true, 1, 1}, {"check", nil, true, 1, 1}, {"change", unsupported, true, 2, 1}, {"change", nil, true, 3, 1}},
+	} {
+		p, _ := newProxy(t)
+		var next error
+		tries, logs, last := 0, 0, byte(4)
+		p.options.EndFlows = func(_ corev1.IPFamily, stale *ruleset.Stale) error {
+			if tries++; !stale.Has(netip.MustParseAddrPort("10.96.0.1:80"), netip.MustParseAddrPort("10.244.0.200:8080"), nil) {
+				t.Errorf("%s: a stale flow is missing", rule)
+			}
+			return next
 		}
-		return fail
-	}
-	udp, endpoints := service("web", "10.96.0.1"), slice("web-1", "web", "10.244.0.5")
-	udp.Spec.Ports[0].Protocol, endpoints.Ports[0].Protocol = corev1.ProtocolUDP, ptr.To(corev1.ProtocolUDP)
-	must(t, p.options.Services.Services().Replace([]any{udp}, ""))
-	must(t, p.options.Services.EndpointSlices().Replace([]any{endpoints}, ""))
-	if p.sync(t.Context()) || !p.Written() || p.Problem() != nil {
-		t.Error("a failure to end flows is not retried, or is one of the rules")
-	}
-	fail = nil
-	if !p.sync(t.Context()) || ended != 1 || len(v4.runs) != 1 {
-		t.Errorf("ended %d times, with %d transactions", ended, len(v4.runs))
-	}
-	if !p.sync(t.Context()) || ended != 1 {
-		t.Errorf("ended %d times", ended)
+		ctx := klog.NewContext(t.Context(), funcr.New(func(_, text string) {
+			if strings.Contains(text, "end flows") {
+				logs++
+			}
+		}, funcr.Options{}))
+		udp := service("web", "10.96.0.1")
+		udp.Spec.Ports[0].Protocol = corev1.ProtocolUDP
+		must(t, p.options.Services.Services().Replace([]any{udp}, ""))
+		must(t, p.options.Services.EndpointSlices().Replace(nil, ""))
+		for i, s := range steps {
+			switch s.do {
+			case "change":
+				last++
+				endpoints := slice("web-1", "web", netip.AddrFrom4([4]byte{10, 244, 0, last}).String())
+				endpoints.Ports[0].Protocol = ptr.To(corev1.ProtocolUDP)
+				must(t, p.options.Services.EndpointSlices().Update(endpoints))
+			case "check":
+				p.check(ctx)
+			}
+			next = s.err
+			if done := p.sync(ctx); done != s.done || tries != s.tries || logs != s.logs || !p.Written() || p.Problem() != nil {
+				t.Errorf("%s, step %d: done is %t after %d attempts and %d log lines, want %t, %d and %d; the rules are written: %t, %v", rule, i, done, tries, logs, s.done, s.tries, s.logs, p.Written(), p.Problem())
+			}
+		}
 	}
 }
 

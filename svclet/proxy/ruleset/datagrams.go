@@ -36,6 +36,8 @@ func (b *builder) datagrams(address netip.Addr, port int32) *Datagrams {
 type Stale struct {
 	// endpoints are, by where packets are sent to, those to which flows may go on.
 	endpoints map[netip.AddrPort]map[netip.AddrPort]bool
+	// Postponed flows could not be ended. The next one that is added ends it.
+	Postponed bool
 }
 
 // Gone adds the flows to the keys that no service owns any more.
@@ -71,7 +73,7 @@ func (s *Stale) add(key Key, before *Datagrams, owners Owners) {
 	if s.endpoints == nil {
 		s.endpoints = map[netip.AddrPort]map[netip.AddrPort]bool{}
 	}
-	s.endpoints[sent] = endpoints
+	s.endpoints[sent], s.Postponed = endpoints, false
 }
 
 // ends reports whether flows may end: an endpoint has gone, or there were none before.
