@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,10 +21,11 @@ import (
 func TestTheDNSServiceIsCreatedAsSoonAsItCan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		attempts, fail := 0, errors.New("no address is free")
+		var attempts atomic.Int32
+		var free atomic.Bool
 		client.PrependReactor("create", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
-			attempts++
-			return fail != nil, nil, fail
+			attempts.Add(1)
+			return !free.Load(), nil, errors.New("no address is free")
 		})
 		var messages bytes.Buffer
 		d := &dnsService{messages: &messages, program: "svc up"}
@@ -36,16 +38,16 @@ func TestTheDNSServiceIsCreatedAsSoonAsItCan(t *testing.T) {
 		if !strings.Contains(messages.String(), "names of services have no server until the service kube-system/kube-dns can be created, will retry: no address is free") {
 			t.Error(messages.String())
 		}
-		expect := func(when string, want int) {
+		expect := func(when string, want int32) {
 			t.Helper()
 			time.Sleep(dnsRetryDelay) // of the bubble
 			synctest.Wait()
-			if attempts != want {
-				t.Errorf("%s: %d attempts", when, attempts)
+			if got := attempts.Load(); got != want {
+				t.Errorf("%s: %d attempts", when, got)
 			}
 		}
 		expect("it still fails", 2)
-		fail = nil
+		free.Store(true)
 		expect("it can be created", 3)
 		created, err := services.Get(t.Context(), "kube-dns", metav1.GetOptions{})
 		if err != nil || created.Spec.Selector["k8s-app"] != "kube-dns" || created.Spec.ClusterIP != "10.0.0.10" || created.Spec.IPFamilies[0] != corev1.IPv4Protocol {

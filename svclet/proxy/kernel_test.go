@@ -123,144 +123,127 @@ func ask(c net.Conn) string {
 	return string(buffer[:n])
 }
 
+// udpFlow is an address of a service, and the endpoints that it has one after the other.
+type udpFlow struct {
+	family          corev1.IPFamily
+	of              discoveryv1.AddressType
+	ip, first, next string
+}
+
 // A client of UDP that keeps its port has a flow in the kernel, which would lead its packets
 // to an endpoint that is gone, or to none.
 func TestAFlowOfUDPInTheKernelFollowsTheEndpoints(t *testing.T) {
-	for _, test := range []struct {
-		family          corev1.IPFamily
-		of              discoveryv1.AddressType
-		ip, first, next string
-	}{
+	for _, flow := range []udpFlow{
 		{corev1.IPv4Protocol, discoveryv1.AddressTypeIPv4, "10.96.0.1", "10.244.0.5", "10.244.0.6"},
 		{corev1.IPv6Protocol, discoveryv1.AddressTypeIPv6, "fd00:96::1", "fd00:244::5", "fd00:244::6"},
 	} {
-		t.Run(string(test.family), func(t *testing.T) {
+		t.Run(string(flow.family), func(t *testing.T) {
 			inNamespace(t, func(t *testing.T) {
-				p := newKernelProxy(t, services.New())
-				if p == nil {
-					return
-				}
-				serveUDP(t, test.first, "first")
-				serveUDP(t, test.next, "next")
-				err := routeToLoopback(test.ip)
-				names := service("names", test.ip)
-				names.Spec.IPFamilies, names.Spec.Ports[0] = []corev1.IPFamily{test.family}, corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 53}
-				at := func(address string) *discoveryv1.EndpointSlice {
-					s := slice("names-1", "names", address)
-					s.AddressType, s.Ports[0].Protocol, s.Ports[0].Port = test.of, ptr.To(corev1.ProtocolUDP), ptr.To[int32](5353)
-					return s
-				}
-				var c net.Conn
-				if err == nil {
-					c, err = net.Dial("udp", net.JoinHostPort(test.ip, "53"))
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer c.Close()
-				endpoints := p.options.Services.EndpointSlices()
-				for _, err := range []error{p.options.Services.Services().Replace([]any{names}, ""), endpoints.Replace([]any{at(test.first)}, "")} {
-					if err != nil {
-						t.Error(err)
-					}
-				}
-				if !p.sync(t.Context()) {
-					t.Error(p.Problem())
-				}
-				if got := ask(c); got != "first" {
-					t.Errorf("before the change: %q", got)
-				}
-				if err := endpoints.Update(at(test.next)); err != nil {
-					t.Error(err)
-				}
-				if !p.sync(t.Context()) {
-					t.Error(p.Problem())
-				}
-				if got := ask(c); got != "next" {
-					t.Errorf("the same client, after the endpoint is another one: %q", got)
-				}
-
-				// The next agent does not know which endpoint the flow goes to.
-				names.Spec.Ports[0].NodePort = 30053
-				node, err := net.Dial("udp", net.JoinHostPort(test.first, "30053"))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer node.Close()
-				if got := ask(node); !strings.HasSuffix(got, "connection refused") {
-					t.Errorf("a port of the node before its service: %q", got)
-				}
-				if err := endpoints.Update(at(test.first)); err != nil {
-					t.Error(err)
-				}
-				if p = newKernelProxy(t, p.options.Services); p == nil {
-					return
-				}
-				if !p.sync(t.Context()) {
-					t.Error(p.Problem())
-				}
-				for what, client := range map[string]net.Conn{"the cluster IP": c, "the node port": node} {
-					if got := ask(client); got != "first" {
-						t.Errorf("the same client of %s, after the endpoint has changed while the agent was down: %q", what, got)
-					}
-				}
-
-				// A flow goes on while its endpoint terminates and serves.
-				terminates := at(test.first)
-				terminates.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: new(bool), Serving: ptr.To(true), Terminating: ptr.To(true)}
-				terminates.Endpoints = append(terminates.Endpoints, discoveryv1.Endpoint{Addresses: []string{test.next}})
-				if err := endpoints.Update(terminates); err != nil {
-					t.Error(err)
-				}
-				if !p.sync(t.Context()) {
-					t.Error(p.Problem())
-				}
-				if got := ask(c); got != "first" {
-					t.Errorf("the same client, while its endpoint terminates: %q", got)
-				}
-				if err := endpoints.Update(at(test.next)); err != nil {
-					t.Error(err)
-				}
-				if !p.sync(t.Context()) {
-					t.Error(p.Problem())
-				}
-				if got := ask(c); got != "next" {
-					t.Errorf("the same client, after its endpoint has ended: %q", got)
-				}
-
-				// The check finds a table that is there, and one that another program has removed.
-				if p.check(t.Context()); !p.tables[0].written || !p.tables[1].written {
-					t.Error("a table that is there is missing")
-				}
-				// Or only its rules.
-				family, i := "ip", 0
-				if test.family == corev1.IPv6Protocol {
-					family, i = "ip6", 1
-				}
-				for _, command := range []string{"flush table " + family + " svc0", "flush chain " + family + " svc0 nat-output", "delete table " + family + " svc0"} {
-					if out, err := exec.CommandContext(t.Context(), "nft", strings.Fields(command)...).CombinedOutput(); err != nil {
-						t.Errorf("nft %s: %v: %s", command, err, out)
-					}
-					if p.check(t.Context()); p.tables[i].written || !p.tables[1-i].written {
-						t.Errorf("after nft %s, the tables are there: %t, %t", command, p.tables[0].written, p.tables[1].written)
-					}
-					if !p.sync(t.Context()) {
-						t.Error(p.Problem())
-					}
-					if p.check(t.Context()); !p.tables[i].written {
-						t.Errorf("after nft %s, the table is not written again", command)
-					}
-				}
-				if out, err := exec.CommandContext(t.Context(), "nft", "flush", "ruleset").CombinedOutput(); err != nil {
-					t.Errorf("nft flush ruleset: %v: %s", err, out)
-				}
-				if p.check(t.Context()); p.tables[0].written || p.tables[1].written {
-					t.Error("a table that is missing is there")
+				if p := newKernelProxy(t, services.New()); p != nil {
+					flow.follow(t, p)
 				}
 			})
 		})
+	}
+}
+
+// slice returns the service's endpoints: one at the address.
+func (f udpFlow) slice(address string) *discoveryv1.EndpointSlice {
+	s := slice("names-1", "names", address)
+	s.AddressType, s.Ports[0].Protocol, s.Ports[0].Port = f.of, ptr.To(corev1.ProtocolUDP), ptr.To[int32](5353)
+	return s
+}
+
+func (f udpFlow) follow(t *testing.T, p *Proxy) {
+	serveUDP(t, f.first, "first")
+	serveUDP(t, f.next, "next")
+	err := routeToLoopback(f.ip)
+	names := service("names", f.ip)
+	names.Spec.IPFamilies, names.Spec.Ports[0] = []corev1.IPFamily{f.family}, corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 53}
+	var c net.Conn
+	if err == nil {
+		c, err = net.Dial("udp", net.JoinHostPort(f.ip, "53"))
+	}
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer c.Close()
+	endpoints := p.options.Services.EndpointSlices()
+	if err := p.options.Services.Services().Replace([]any{names}, ""); err != nil {
+		t.Error(err)
+	}
+	// after changes the endpoints, and expects an answer.
+	after := func(change error, what string, client net.Conn, want string) {
+		t.Helper()
+		if change != nil {
+			t.Error(change)
+		}
+		if !p.sync(t.Context()) {
+			t.Error(p.Problem())
+		}
+		if got := ask(client); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	after(endpoints.Replace([]any{f.slice(f.first)}, ""), "before the change", c, "first")
+	after(endpoints.Update(f.slice(f.next)), "the same client, after the endpoint is another one", c, "next")
+
+	// The next agent does not know which endpoint the flow goes to.
+	names.Spec.Ports[0].NodePort = 30053
+	node, err := net.Dial("udp", net.JoinHostPort(f.first, "30053"))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer node.Close()
+	if got := ask(node); !strings.HasSuffix(got, "connection refused") {
+		t.Errorf("a port of the node before its service: %q", got)
+	}
+	changed := endpoints.Update(f.slice(f.first))
+	if p = newKernelProxy(t, p.options.Services); p == nil {
+		return
+	}
+	after(changed, "the same client of the cluster IP, after the endpoint has changed while the agent was down", c, "first")
+	after(nil, "the same client of the node port", node, "first")
+
+	// A flow goes on while its endpoint terminates and serves.
+	terminates := f.slice(f.first)
+	terminates.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: new(bool), Serving: ptr.To(true), Terminating: ptr.To(true)}
+	terminates.Endpoints = append(terminates.Endpoints, discoveryv1.Endpoint{Addresses: []string{f.next}})
+	after(endpoints.Update(terminates), "the same client, while its endpoint terminates", c, "first")
+	after(endpoints.Update(f.slice(f.next)), "the same client, after its endpoint has ended", c, "next")
+	f.lose(t, p)
+}
+
+// lose removes tables and rules, as other programs do, and expects that the check finds it.
+func (f udpFlow) lose(t *testing.T, p *Proxy) {
+	if p.check(t.Context()); !p.tables[0].written || !p.tables[1].written {
+		t.Error("a table that is there is missing")
+	}
+	family, i := "ip", 0
+	if f.family == corev1.IPv6Protocol {
+		family, i = "ip6", 1
+	}
+	for _, command := range []string{"flush table " + family + " svc0", "flush chain " + family + " svc0 nat-output", "delete table " + family + " svc0"} {
+		if out, err := exec.CommandContext(t.Context(), "nft", strings.Fields(command)...).CombinedOutput(); err != nil {
+			t.Errorf("nft %s: %v: %s", command, err, out)
+		}
+		if p.check(t.Context()); p.tables[i].written || !p.tables[1-i].written {
+			t.Errorf("after nft %s, the tables are there: %t, %t", command, p.tables[0].written, p.tables[1].written)
+		}
+		if !p.sync(t.Context()) {
+			t.Error(p.Problem())
+		}
+		if p.check(t.Context()); !p.tables[i].written {
+			t.Errorf("after nft %s, the table is not written again", command)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), "nft", "flush", "ruleset").CombinedOutput(); err != nil {
+		t.Errorf("nft flush ruleset: %v: %s", err, out)
+	}
+	if p.check(t.Context()); p.tables[0].written || p.tables[1].written {
+		t.Error("a table that is missing is there")
 	}
 }
 

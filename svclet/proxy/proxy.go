@@ -242,7 +242,7 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	}
 	t.keep(parts)
 	for _, c := range conflicts {
-		klog.FromContext(ctx).Info("Services have the same address and port, the oldest one gets its connections", "map", c.Key.Map, "key", c.Key.Fields, "services", c.Services)
+		klog.FromContext(ctx).Info("Services have the same address and port, the oldest one gets its connections", "map", c.Key.Map, "key", c.Key.Fields, "of", c.Services)
 	}
 	return tx.NumOperations(), nil
 }

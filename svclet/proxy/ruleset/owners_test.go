@@ -95,22 +95,23 @@ func TestOnlyTheOwnerLeadsToAnAddressAndRestrictsIt(t *testing.T) {
 	}
 }
 
+// withoutEndpoints is the part of a service whose verdict is that of its policy.
+func withoutEndpoints(name string, created int64) ruleset.Part {
+	return ruleset.PartOf(ruleset.Service{Service: &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Unix(created, 0)},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.96.0.1", IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, ExternalIPs: []string{"203.0.113.9"},
+			LoadBalancerSourceRanges: []string{"198.51.100.0/24"}, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
+		},
+		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}}},
+	}}, corev1.IPv4Protocol, ruleset.Place{})
+}
+
 func TestTheOldestServiceOwnsAKeyThatSeveralWant(t *testing.T) {
 	const key = "203.0.113.9 . tcp . 80"
-	// part is that of a service without endpoints, whose verdict is that of its policy.
-	part := func(name string, created int64) ruleset.Part {
-		return ruleset.PartOf(ruleset.Service{Service: &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Unix(created, 0)},
-			Spec: corev1.ServiceSpec{
-				ClusterIP: "10.96.0.1", IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, ExternalIPs: []string{"203.0.113.9"},
-				LoadBalancerSourceRanges: []string{"198.51.100.0/24"}, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
-			},
-			Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}}},
-		}}, corev1.IPv4Protocol, ruleset.Place{})
-	}
 	add := func(p ruleset.Part) ruleset.Change { return ruleset.Change{After: p} }
 	remove := func(p ruleset.Part) ruleset.Change { return ruleset.Change{Before: p} }
-	a, b, old := part("a", 10), part("b", 10), part("old", 5)
+	a, b, old := withoutEndpoints("a", 10), withoutEndpoints("b", 10), withoutEndpoints("old", 5)
 	for _, test := range []struct {
 		rule    string
 		before  []ruleset.Change
@@ -128,7 +129,7 @@ func TestTheOldestServiceOwnsAKeyThatSeveralWant(t *testing.T) {
 		{"all go", []ruleset.Change{add(a), add(b)}, []ruleset.Change{remove(a), remove(b)}, "", nil},
 		{"one comes and the owner goes", []ruleset.Change{add(old)}, []ruleset.Change{add(b), remove(old)}, "/b/", nil},
 		{"a conflict is reported once", []ruleset.Change{add(a), add(b)}, []ruleset.Change{{Before: b, After: b}}, "/a/", nil},
-		{"the owner is created again", []ruleset.Change{add(old), add(a)}, []ruleset.Change{{Before: old, After: part("old", 20)}}, "/a/", nil},
+		{"the owner is created again", []ruleset.Change{add(old), add(a)}, []ruleset.Change{{Before: old, After: withoutEndpoints("old", 20)}}, "/a/", nil},
 	} {
 		fake, table, owners := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
 		tx := fake.NewTransaction()
