@@ -10,7 +10,7 @@ import (
 func TestABridgeIsOfOneContainerdInItsNetworkNamespace(t *testing.T) {
 	const name = "svctlocked"
 	inNamespace(t, func() {
-		held, err := lockBridge(name)
+		held, err := lockBridge(name, "stop that")
 		if err != nil {
 			t.Error(err)
 			return
@@ -23,14 +23,14 @@ func TestABridgeIsOfOneContainerdInItsNetworkNamespace(t *testing.T) {
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
 			t.Errorf("its directory has been made: %v", err)
 		}
-		other, err := lockBridge(name + "b")
+		other, err := lockBridge(name+"b", "stop that")
 		if err != nil {
 			t.Errorf("another bridge: %v", err)
 			return
 		}
 		other.Close()
 		inNamespace(t, func() {
-			elsewhere, err := lockBridge(name)
+			elsewhere, err := lockBridge(name, "stop that")
 			if err != nil {
 				t.Errorf("another network namespace: %v", err)
 				return
@@ -38,7 +38,7 @@ func TestABridgeIsOfOneContainerdInItsNetworkNamespace(t *testing.T) {
 			elsewhere.Close()
 		})
 		held.Close()
-		again, err := lockBridge(name)
+		again, err := lockBridge(name, "stop that")
 		if err != nil {
 			t.Errorf("after the first has ended: %v", err)
 			return

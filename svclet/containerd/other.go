@@ -22,7 +22,7 @@ func (*process) stop(context.Context) error { return errLinux }
 
 func (Config) find() (*process, bool, error) { return nil, false, errLinux }
 
-func lockBridge(string) (io.Closer, error) { return nil, errLinux }
+func lockBridge(string, string) (io.Closer, error) { return nil, errLinux }
 
 func prepare(context.Context, Config) (settings, error) { return settings{}, errLinux }
 

@@ -32,7 +32,9 @@ import (
 // Reset stops all pods in the containerd of a directory, and containerd, and
 // removes their resources: shims, cgroups, mounts, addresses, rules of services and network policies, routes to other nodes, the bridge, logs and
 // their directories. Images and the configuration stay. It continues after errors,
-// and returns all of them, and the number of pods. The agent must not run.
+// and returns all of them, and the number of pods. The agent must not run. What is named
+// after the bridge stays, with an error, if that is another running agent's, and without
+// one if containerd has not been configured: it was refused the bridge of another agent.
 //
 // If the agent uses another runtime, Reset ends the pods there, and does nothing else
 // if it cannot: their volumes are in use.
@@ -72,22 +74,47 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	if agent.Cgroup != "" {
 		errs = append(errs, removeCgroupEverywhere(agent.Cgroup))
 	}
-	bridge := "" // the runtime's, if that is another: no interface of svclet's
-	if agent.Endpoint == "" {
-		bridge = config.bridge()
-		if iptables := config.Programs.IPTables; iptables != "" {
-			errs = append(errs, removeRules(ctx, iptables, append(masqueradeRules(bridge, network.cidrs()), forwardRules(bridge, network.cidrs())...)))
-		}
-		errs = append(errs, forgetNetworks(config))
+	switch config.Bridge = cmp.Or(network.Name, config.Bridge); {
+	case agent.Endpoint != "": // its interface is not svclet's
+		err = removeRulesOf(ctx, "")
+	case config.Bridge != "": // otherwise containerd has not been configured, and has made none
+		err = removeNetwork(ctx, config, network.cidrs())
+	default:
+		err = nil
 	}
-	errs = append(errs, proxy.Remove(ctx, bridge), networkpolicy.Remove(ctx, bridge), podnetwork.Remove(ctx, bridge), dns.Remove(bridge))
-	if bridge != "" {
-		errs = append(errs, removeBridge(bridge))
+	errs = append(errs, err)
+	dirs := []string{config.runDir(), config.addressesDir()}
+	if err == nil {
+		dirs = append(dirs, config.cniDir()) // it names the bridge for another attempt
 	}
-	for _, dir := range []string{config.runDir(), config.addressesDir(), config.cniDir()} {
+	for _, dir := range dirs {
 		errs = append(errs, RemoveUnmounted(ctx, dir))
 	}
 	return len(uids), errors.Join(errs...)
+}
+
+// removeNetwork removes the bridge, and what is named after it, unless it is the bridge of
+// a running agent.
+func removeNetwork(ctx context.Context, config Config, cidrs []string) error {
+	bridge := config.bridge()
+	lock, err := lockBridge(bridge, "stop that, and reset again")
+	if err != nil {
+		return err
+	}
+	if lock != nil {
+		defer func() { _ = lock.Close() }() // a socket that nothing was sent to
+	}
+	var errs []error
+	if iptables := config.Programs.IPTables; iptables != "" {
+		errs = append(errs, removeRules(ctx, iptables, append(masqueradeRules(bridge, cidrs), forwardRules(bridge, cidrs)...)))
+	}
+	return errors.Join(append(errs, forgetNetworks(config), removeRulesOf(ctx, bridge), removeBridge(bridge))...)
+}
+
+// removeRulesOf removes the rules of services and network policies, the routes to other nodes
+// and the interface of the DNS server, of a bridge or, without, of another runtime.
+func removeRulesOf(ctx context.Context, bridge string) error {
+	return errors.Join(proxy.Remove(ctx, bridge), networkpolicy.Remove(ctx, bridge), podnetwork.Remove(ctx, bridge), dns.Remove(bridge))
 }
 
 // RemoveUnmounted removes a directory, and the symlink if its path is one. It returns

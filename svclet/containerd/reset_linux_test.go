@@ -150,3 +150,57 @@ func TestResetOfARuntimeOfTheUsersKeepsTheBridgeOfAnotherNode(t *testing.T) {
 		}
 	}
 }
+
+func TestResetKeepsTheBridgeOfARunningAgent(t *testing.T) {
+	if !mounting(t) {
+		return
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "nft", "add table ip svc0; add table ip svc0-policies; add table ip svc0-pods").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range []string{DefaultBridge, dns.LinkName(DefaultBridge)} {
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock, err := lockBridge(DefaultBridge, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := Config{Dir: filepath.Join(t.TempDir(), "containerd")}
+	reset := func(when, refused string, stays bool) {
+		t.Helper()
+		_, err := Reset(t.Context(), config, Leavings{LogsDir: filepath.Join(config.Dir, "logs")})
+		if (err != nil) != (refused != "") || err != nil && err.Error() != refused {
+			t.Errorf("%s: error %v, want %q", when, err, refused)
+		}
+		tables, err := exec.CommandContext(t.Context(), "nft", "list", "tables").Output()
+		if err != nil || (string(tables) != "") != stays {
+			t.Errorf("%s: the tables are now %q, error %v", when, tables, err)
+		}
+		for _, name := range []string{DefaultBridge, dns.LinkName(DefaultBridge)} {
+			if _, err := netlink.LinkByName(name); (err == nil) != stays {
+				t.Errorf("%s: the interface %s: %v", when, name, err)
+			}
+		}
+	}
+	reset("the agent was refused the bridge", "", true)
+	if err := os.MkdirAll(config.cniDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := config.writeNetwork(0); err != nil {
+		t.Fatal(err)
+	}
+	const inUse = "the network bridge svc0 is in use by another svclet with a containerd of its own: stop that, and reset again"
+	reset("another agent has the bridge now", inUse, true)
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reset("the other agent has ended", "", false)
+	if _, err := os.Stat(config.cniDir()); !os.IsNotExist(err) {
+		t.Errorf("the CNI configuration is left: %v", err)
+	}
+}

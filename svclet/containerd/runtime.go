@@ -73,7 +73,7 @@ func Start(ctx context.Context, config Config) (*Runtime, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	bridge, err := lockBridge(config.bridge())
+	bridge, err := lockBridge(config.bridge(), "stop that, give svc up another bridge with --node-bridge, or name a container runtime that runs already")
 	if err != nil {
 		return nil, err
 	}
