@@ -12,12 +12,14 @@ import (
 )
 
 // networkPolicies makes what enforces network policies; it is nil without. On a machine
-// that cannot filter connections, the agent works without. An agent that is not to filter
-// them removes the rules of one that did: nothing would update them.
+// that cannot filter connections, the agent works without. An agent that does not filter
+// them removes the rules of one that did: nothing would update them, and they deny what pods
+// send whose addresses they do not have.
 func networkPolicies(ctx context.Context, base common, conn connections) (*networkpolicy.Enforcer, tasks) {
 	logger := klog.FromContext(ctx)
+	remove := tasks{before: []func(context.Context){base.remove("rules of network policies", networkpolicy.Remove)}}
 	if !base.NetworkPolicy || conn.clients == nil {
-		return nil, tasks{before: []func(context.Context){base.remove("rules of network policies", networkpolicy.Remove)}}
+		return nil, remove
 	}
 	warn := func(reason, message string) { conn.events.Node(corev1.EventTypeWarning, reason, message) }
 	e, err := networkpolicy.New(networkpolicy.Options{
@@ -26,7 +28,7 @@ func networkPolicies(ctx context.Context, base common, conn connections) (*netwo
 	if err != nil {
 		logger.Error(err, "Network policies are not enforced on this node")
 		warn(networkpolicy.NotEnforced, "Network policies are not enforced on this node: "+err.Error())
-		return nil, tasks{}
+		return nil, remove
 	}
 	return e, tasks{parts: []func(context.Context){e.Run}}
 }
@@ -40,11 +42,11 @@ func (c common) bridge() string {
 }
 
 // remove returns what removes rules of an agent that had them, if this process may do that.
-func (c common) remove(rules string, remove func(ctx context.Context, bridge string) error) func(context.Context) {
+func (c common) remove(rules string, remove func(bridge string) error) func(context.Context) {
 	return func(ctx context.Context) {
 		may, err := host.MayAdministerNetwork()
 		if err == nil && may {
-			err = remove(ctx, c.bridge())
+			err = remove(c.bridge())
 		}
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to remove rules", "rules", rules)

@@ -36,7 +36,7 @@ func podNetwork(ctx context.Context, base common, conn connections) tasks {
 		if err := base.Containerd.Masquerade(ctx, true); err != nil {
 			logger.Error(err, "Failed to let pods reach other machines")
 		}
-		if err := podnetwork.Remove(ctx, o.Bridge); err != nil {
+		if err := podnetwork.Remove(o.Bridge); err != nil {
 			logger.Error(err, "Failed to remove routes and rules of the pod network")
 		}
 	}}}

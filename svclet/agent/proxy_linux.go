@@ -63,7 +63,7 @@ func serviceProxy(ctx context.Context, base common, n *nodeServices, recorder re
 }
 
 // removeServiceRules removes the rules of a proxy with a bridge.
-func removeServiceRules(ctx context.Context, bridge string) error { return proxy.Remove(ctx, bridge) }
+func removeServiceRules(bridge string) error { return proxy.Remove(bridge) }
 
 // loopback returns the address of a server whose URL has a loopback address, or an
 // invalid one.

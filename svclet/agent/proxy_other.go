@@ -17,4 +17,4 @@ func serviceProxy(ctx context.Context, _ common, _ *nodeServices, _ record.Event
 }
 
 // removeServiceRules does nothing: only Linux has rules.
-func removeServiceRules(context.Context, string) error { return nil }
+func removeServiceRules(string) error { return nil }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/dns"
+	"svc.dev/svc/svclet/host"
 	"svc.dev/svc/svclet/networkpolicy"
 	"svc.dev/svc/svclet/podnetwork"
 	"svc.dev/svc/svclet/proxy"
@@ -76,7 +77,7 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	}
 	switch config.Bridge = cmp.Or(network.Name, config.Bridge); {
 	case agent.Endpoint != "": // its interface is not svclet's
-		err = removeRulesOf(ctx, "")
+		err = removeRulesOf("")
 	case config.Bridge != "": // otherwise containerd has not been configured, and has made none
 		err = removeNetwork(ctx, config, network.cidrs())
 	default:
@@ -108,13 +109,17 @@ func removeNetwork(ctx context.Context, config Config, cidrs []string) error {
 	if iptables := config.Programs.IPTables; iptables != "" {
 		errs = append(errs, removeRules(ctx, iptables, append(masqueradeRules(bridge, cidrs), forwardRules(bridge, cidrs)...)))
 	}
-	return errors.Join(append(errs, forgetNetworks(config), removeRulesOf(ctx, bridge), removeBridge(bridge))...)
+	return errors.Join(append(errs, forgetNetworks(config), removeRulesOf(bridge), removeBridge(bridge))...)
 }
 
 // removeRulesOf removes the rules of services and network policies, the routes to other nodes
-// and the interface of the DNS server, of a bridge or, without, of another runtime.
-func removeRulesOf(ctx context.Context, bridge string) error {
-	return errors.Join(proxy.Remove(ctx, bridge), networkpolicy.Remove(ctx, bridge), podnetwork.Remove(ctx, bridge), dns.Remove(bridge))
+// and the interface of the DNS server, of a bridge or, without, of another runtime. A process
+// that may not change the network has made none.
+func removeRulesOf(bridge string) error {
+	if may, err := host.MayAdministerNetwork(); !may || err != nil {
+		return err
+	}
+	return errors.Join(proxy.Remove(bridge), networkpolicy.Remove(bridge), podnetwork.Remove(bridge), dns.Remove(bridge))
 }
 
 // RemoveUnmounted removes a directory, and the symlink if its path is one. It returns

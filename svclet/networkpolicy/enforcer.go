@@ -261,5 +261,5 @@ func (e *Enforcer) Adopt(pods []runtime.Pod) { e.state.adopt(pods) }
 // Release forgets a pod of this node, whose sandboxes are gone.
 func (e *Enforcer) Release(uid types.UID) { e.state.release(uid) }
 
-// Remove removes the rules of an enforcer with a bridge. A machine without nft has none.
-func Remove(ctx context.Context, bridge string) error { return nft.Remove(ctx, tableName(bridge)) }
+// Remove removes the rules of an enforcer with a bridge.
+func Remove(bridge string) error { return nft.Remove(tableName(bridge)) }

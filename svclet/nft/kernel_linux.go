@@ -100,18 +100,50 @@ func (k kernel) members(ctx context.Context, prefix string) (map[string][]Member
 	return found, nil
 }
 
+// Remove removes the tables of IPv4 and IPv6 with a name. It does not need the program nft,
+// which may be what has kept an agent from changing them.
+func Remove(name string) error {
+	c, err := dial()
+	if err != nil {
+		return err
+	}
+	tables, err := list(c)
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if t.Name != name || t.Family != nftables.TableFamilyIPv4 && t.Family != nftables.TableFamilyIPv6 {
+			continue
+		}
+		c.DelTable(t)
+		if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) { // it was removed meanwhile
+			return fmt.Errorf("remove the table %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// list returns all tables of the kernel; none if it has no nftables.
+func list(c *nftables.Conn) ([]*nftables.Table, error) {
+	tables, err := c.ListTables()
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, nil // a kernel without nftables
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list tables of nftables: %w", err)
+	}
+	return tables, nil
+}
+
 // Names returns the names of all tables of the kernel; none if it has no nftables.
 func Names() ([]string, error) {
 	c, err := dial()
 	if err != nil {
 		return nil, err
 	}
-	tables, err := c.ListTables()
-	if errors.Is(err, unix.EINVAL) {
-		return nil, nil // a kernel without nftables
-	}
+	tables, err := list(c)
 	if err != nil {
-		return nil, fmt.Errorf("list tables of nftables: %w", err)
+		return nil, err
 	}
 	var names []string
 	for _, t := range tables {

@@ -9,5 +9,8 @@ func Tables(family knftables.Family, name string) (knftables.Interface, error) {
 	return knftables.New(family, name)
 }
 
+// Remove does nothing: only Linux has tables.
+func Remove(string) error { return nil }
+
 // Names returns nothing: only Linux has tables.
 func Names() ([]string, error) { return nil, nil }

@@ -5,19 +5,13 @@ package nft
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"sigs.k8s.io/knftables"
 )
-
-// families are those of the tables.
-var families = [...]knftables.Family{knftables.IPv4Family, knftables.IPv6Family}
 
 // BridgeParameters returns the kernel parameters, with the value 1, by which connections
 // between pods of the same bridge pass the rules.
@@ -81,29 +75,6 @@ func Members(ctx context.Context, table knftables.Interface, prefix string) (map
 		return t.members(ctx, prefix)
 	}
 	return nil, nil
-}
-
-// Remove removes the tables with a name. A machine without nft has none.
-func Remove(ctx context.Context, name string) error {
-	if names, err := Names(); err == nil && !slices.Contains(names, name) {
-		return nil
-	}
-	for _, family := range families {
-		tables, err := Tables(family, name)
-		if errors.Is(err, exec.ErrNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		tx := tables.NewTransaction()
-		tx.Add(&knftables.Table{})
-		tx.Delete(&knftables.Table{})
-		if err := tables.Run(ctx, tx); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // SetParameter sets a parameter of the kernel, which is named as its file below /proc/sys.

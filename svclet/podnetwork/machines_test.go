@@ -389,7 +389,7 @@ func TestNodesThatGoAndAResetLeaveNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.write()
-			a.must(func() error { return Remove(t.Context(), bridge) })
+			a.must(func() error { return Remove(bridge) })
 			if left := a.shows("ip", "route") + a.shows("ip", "link") + a.shows("nft", "list", "ruleset"); strings.Contains(left, "10.88.2.0") || strings.Contains(left, "svc0-") || !strings.Contains(left, "10.88.9.0") {
 				t.Error(left)
 			}

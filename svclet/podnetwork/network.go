@@ -271,8 +271,8 @@ func (n *Network) report(ctx context.Context, p plan.Plan, err error) {
 	n.problems = p.Problems
 }
 
-// Remove removes what networks of a bridge have made. A machine without nft has no rules.
-func Remove(ctx context.Context, bridge string) error {
+// Remove removes what networks of a bridge have made.
+func Remove(bridge string) error {
 	k, err := openKernel(bridge)
 	if err != nil {
 		return err
@@ -280,7 +280,7 @@ func Remove(ctx context.Context, bridge string) error {
 	defer k.Close()
 	err = k.Remove()
 	if bridge != "" {
-		err = errors.Join(err, nft.Remove(ctx, tableName(bridge)))
+		err = errors.Join(err, nft.Remove(tableName(bridge)))
 	}
 	return err
 }

@@ -303,9 +303,8 @@ func (t *table) keep(parts map[services.Key]ruleset.Part) {
 	t.dirty = nil
 }
 
-// Remove removes the rules of a proxy with a bridge, which is empty as in [Options]. A machine
-// without nft has none.
-func Remove(ctx context.Context, bridge string) error { return nft.Remove(ctx, tableName(bridge)) }
+// Remove removes the rules of a proxy with a bridge, which is empty as in [Options].
+func Remove(bridge string) error { return nft.Remove(tableName(bridge)) }
 
 // setSysctls sets the kernel parameters that the rules need, which other programs may have
 // changed.
