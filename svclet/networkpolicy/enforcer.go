@@ -214,8 +214,8 @@ func (e *Enforcer) Protect(ctx context.Context, p *corev1.Pod, addresses []strin
 	if p.Spec.HostNetwork || len(addresses) == 0 {
 		return nil
 	}
-	version := e.state.hold(p, addresses)
-	if source.IsStatic(p) {
+	version, synced := e.state.hold(p, addresses)
+	if source.IsStatic(p) && !synced {
 		e.admit(ctx, addresses)
 	}
 	timeout := e.options.Clock.NewTimer(protectTimeout)

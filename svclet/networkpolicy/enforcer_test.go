@@ -247,6 +247,18 @@ func TestAStaticPodMaySendBeforeTheAPIServerIsReached(t *testing.T) {
 	f.expect("pods-of-node { 10.244.0.8 }", true)
 }
 
+func TestAStaticPodIsNotAddedToRulesThatAreWrittenAnyway(t *testing.T) {
+	f := newFixture(t)
+	f.list(deny())
+	static := web("static")
+	static.Annotations = map[string]string{source.SourceAnnotation: source.File}
+	f.Adopt([]runtime.Pod{has("static", "10.244.0.8")})
+	f.must(policiesOf(f.state).Replace(nil, ""))
+	f.sync(t.Context())
+	f.must(f.Protect(t.Context(), static, []string{"10.244.0.8"}))
+	f.expect("10.244.0.8", false)
+}
+
 func TestAPodWhoseRulesCannotBeWrittenDoesNotStart(t *testing.T) {
 	f := newFixture(t)
 	f.list(deny())

@@ -121,8 +121,9 @@ func (s *state) proceed() {
 	s.progress = make(chan struct{})
 }
 
-// hold adds a pod that runs here, and returns a version of the model that has it.
-func (s *state) hold(p *corev1.Pod, addresses []string) int {
+// hold adds a pod that runs here, and returns a version of the model that has it, and whether
+// all objects are known, with which it will be written.
+func (s *state) hold(p *corev1.Pod, addresses []string) (version int, synced bool) {
 	pod, _ := ruleset.PodOf(p, s.node)
 	pod.Namespace, pod.Labels, pod.Local = p.Namespace, p.Labels, true
 	s.mu.Lock()
@@ -132,7 +133,7 @@ func (s *state) hold(p *corev1.Pod, addresses []string) int {
 	l.held, l.addresses, l.unseen = &pod, parse(addresses), false
 	s.setLocal(p.UID, l)
 	s.version++
-	return s.version
+	return s.version, s.synced()
 }
 
 // adopt adds the pods of the runtime, before anything is known of the API server's, which
