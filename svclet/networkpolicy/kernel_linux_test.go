@@ -21,11 +21,10 @@ import (
 )
 
 // inNamespace runs a function on a thread of its own in a new network namespace, which stays
-// until the test ends. The file descriptor of the namespace is an argument.
-func inNamespace(t *testing.T, do func(fd int) error) int {
-	t.Helper()
+// until the test ends. It returns the file descriptor of the namespace.
+func inNamespace(t *testing.T, do func() error) (fd int, err error) {
+	fd = -1
 	done, end := make(chan error), make(chan struct{})
-	var fd int
 	go func() {
 		gorun.LockOSThread() // and never unlocked: the thread ends with its namespace
 		err := unix.Unshare(unix.CLONE_NEWNET)
@@ -33,16 +32,19 @@ func inNamespace(t *testing.T, do func(fd int) error) int {
 			fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		}
 		if err == nil {
-			err = do(fd)
+			err = do()
 		}
 		done <- err
 		<-end
 	}()
-	t.Cleanup(func() { close(end); unix.Close(fd) })
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	return fd
+	t.Cleanup(func() {
+		close(end)
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	})
+	err = <-done
+	return fd, err
 }
 
 // address gives an interface an address, and starts it.
@@ -67,7 +69,10 @@ func address(name string, prefixes ...string) error {
 
 // podNamespace returns a pod of a bridge in the namespace of the caller.
 func podNamespace(t *testing.T, bridge netlink.Link, port string, prefixes ...string) (fd int, err error) {
-	fd = inNamespace(t, func(int) error { return address("lo") })
+	fd, err = inNamespace(t, func() error { return address("lo") })
+	if err != nil {
+		return fd, err
+	}
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.MasterIndex = port, bridge.Attrs().Index
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "eth0", PeerNamespace: netlink.NsFd(fd)}); err != nil {
@@ -128,7 +133,7 @@ func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
 		t.Skip(err)
 	}
 	var web, other int
-	node := inNamespace(t, func(int) error {
+	node, err := inNamespace(t, func() error {
 		if err := nft.SetParameter(nft.BridgeParameters()[0], "1"); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
@@ -168,6 +173,9 @@ func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
 		}
 		return err
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if web == 0 {
 		t.Skip("the kernel has no br_netfilter")
 	}
@@ -210,6 +218,10 @@ func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
 	}))
 	if got := next(denied); got != "the node's" {
 		t.Errorf("a pod without allowed connections got a datagram %s", got)
+	}
+	must(denied.SetReadDeadline(time.Now().Add(100 * time.Millisecond)))
+	if _, from, err := denied.ReadFrom(make([]byte, 100)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("another datagram from %v, error %v", from, err)
 	}
 	server := listen(other)
 	must(send(web, "10.88.0.9", "10.88.0.6", "spoofed"))
