@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"k8s.io/utils/ptr"
@@ -63,7 +65,11 @@ func TestACgroupIsOfOneAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	err = os.Mkdir(dir, 0o755)
+	if errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES) {
+		t.Skip(err) // of a container without cgroups of its own
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
