@@ -123,17 +123,10 @@ func send(fd int, from, to, text string) error {
 	})
 }
 
-// Addresses that are no pod's of the node pass no policy: those that a pod makes up, and those
-// that it has besides its own.
-func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip(err)
-	}
-	var web, other int
-	node, err := inNamespace(t, func() error {
+// filteredPods makes the namespaces of a node and of two of its pods, web, which is denied all
+// connections, and other. They are zero if the kernel does not filter bridges.
+func filteredPods(t *testing.T) (node, web, other int, err error) {
+	node, err = inNamespace(t, func() error {
 		if err := nft.SetParameter(nft.BridgeParameters()[0], "1"); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
@@ -173,6 +166,19 @@ func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
 		}
 		return err
 	})
+	return node, web, other, err
+}
+
+// Addresses that are no pod's of the node pass no policy: those that a pod makes up, and those
+// that it has besides its own.
+func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	node, web, other, err := filteredPods(t)
 	if err != nil {
 		t.Fatal(err)
 	}
