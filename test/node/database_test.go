@@ -307,7 +307,8 @@ func (d *runningDatabases) files(ctx context.Context, s space) map[string]string
 }
 
 // check compares the volumes with what the databases have confirmed: each record is there,
-// once, in order, and no record of another database is.
+// once, in order, and no record of another database is. One that was not confirmed in time
+// may be there too, also after later ones: its request may have waited for the processor.
 func (d *runningDatabases) check(files map[string]string) {
 	GinkgoHelper()
 	for name, content := range files {
@@ -317,14 +318,13 @@ func (d *runningDatabases) check(files map[string]string) {
 			Expect(record).To(ContainSubstring("/"+name+"/"), "a record of another database")
 			stored = append(stored, record)
 		}
-		Expect(slices.IsSorted(stored)).To(BeTrue(), "the records of %s are not in order", name)
-		Expect(slices.Compact(slices.Clone(stored))).To(HaveLen(len(stored)), "%s has a record twice", name)
+		Expect(slices.Compact(slices.Sorted(slices.Values(stored)))).To(HaveLen(len(stored)), "%s has a record twice", name)
 		at := 0
 		for _, record := range d.confirmed[name] {
 			for at < len(stored) && stored[at] != record {
 				at++ // it was not confirmed
 			}
-			Expect(at).To(BeNumerically("<", len(stored)), "%s has lost %s", name, record)
+			Expect(at).To(BeNumerically("<", len(stored)), "%s has lost %s, or has it before an earlier one", name, record)
 		}
 		AddReportEntry(fmt.Sprintf("%s: %d records, %d of them confirmed", name, len(stored), len(d.confirmed[name])))
 	}
