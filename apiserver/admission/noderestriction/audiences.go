@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/component-helpers/storage/ephemeral"
 )
 
 // audience returns an error unless a volume of the pod needs a token for the audience, or
@@ -76,7 +77,7 @@ func (p *plugin) driver(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 	case v.CSI != nil:
 		return p.client.StorageV1().CSIDrivers().Get(ctx, v.CSI.Driver, metav1.GetOptions{})
 	case v.Ephemeral != nil:
-		claim = pod.Name + "-" + v.Name
+		claim = ephemeral.VolumeClaimName(pod, v)
 	case v.PersistentVolumeClaim != nil:
 		claim = v.PersistentVolumeClaim.ClaimName
 	default:
