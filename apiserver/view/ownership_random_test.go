@@ -6,40 +6,83 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"svc.dev/svc/apis/autoscaling"
-	"svc.dev/svc/apis/flowcontrol"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/registry/registrytest"
 )
 
-// versioned is a kind that has several versions, in which the same fields are numbers.
+// declared is a kind as a declaration.
+type declared struct{ kind *resource.Kind }
+
+func (d declared) Kind() *resource.Kind { return d.kind }
+
+// numbersOf are optional fields of a kind's spec that are numbers in all versions.
+var numbersOf = map[string][]string{"HorizontalPodAutoscaler": {"minReplicas"}}
+
+// versioned is a kind that has several versions.
 type versioned struct {
-	kind         string
-	group        string
-	path         string // with the version to be filled in
-	versions     []string
-	declarations []resource.Declaration
-	base         string   // the fields of a spec that a write must have
-	numbers      []string // optional fields of the spec
+	*resource.Kind
+	numbers []string
+	created string // the fields of the manager that created the object, without numbers
 }
 
-var severalVersions = []versioned{
-	{
-		kind: "HorizontalPodAutoscaler", group: "autoscaling", versions: []string{"v1", "v2"}, declarations: autoscaling.Kinds(),
-		path: "/apis/autoscaling/%s/namespaces/default/horizontalpodautoscalers/a",
-		base: `{"maxReplicas": 100, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}`, numbers: []string{"minReplicas"},
-	},
-	{
-		kind: "FlowSchema", group: "flowcontrol.apiserver.k8s.io", versions: []string{"v1beta2", "v1beta3"}, declarations: flowcontrol.Kinds(),
-		path: "/apis/flowcontrol.apiserver.k8s.io/%s/flowschemas/a",
-		base: `{"priorityLevelConfiguration": {"name": "exempt"}}`,
-		// matchingPrecedence has no omitempty: a conversion sets it, so an apply by its
-		// last owner does not remove it while managers at the other version exist.
-	},
+// severalVersions returns the stored kinds that have several versions or groups.
+func severalVersions() (kinds []resource.Declaration) {
+	for _, k := range apis.Kinds() {
+		if k.Stored() && len(k.GVKs()) > 1 {
+			kinds = append(kinds, declared{k})
+		}
+	}
+	return kinds
+}
+
+// base returns an object of the kind from the zoo of all kinds, without the fields that
+// the test sets.
+func (k *versioned) base(t *testing.T, gvk schema.GroupVersionKind) map[string]any {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "test", "spec", "testdata", "zz_generated.zoo.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		var obj unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(document), &obj.Object); err != nil {
+			t.Fatal(err)
+		}
+		if obj.GroupVersionKind() == gvk {
+			for _, number := range k.numbers {
+				unstructured.RemoveNestedField(obj.Object, "spec", number)
+			}
+			if k.Namespaced {
+				obj.SetNamespace("default")
+			}
+			return obj.Object
+		}
+	}
+	t.Fatalf("the zoo has no %s", gvk)
+	return nil
+}
+
+// path is that of the kind's collection in a version.
+func (k *versioned) path(gvk schema.GroupVersionKind) string {
+	root := "/apis/" + gvk.Group + "/" + gvk.Version
+	if gvk.Group == "" {
+		root = "/api/" + gvk.Version
+	}
+	if k.Namespaced {
+		root += "/namespaces/default"
+	}
+	return root + "/" + k.Name
 }
 
 // owners is the model: who manages which fields, and the values that managers set. A
@@ -129,14 +172,22 @@ func (o *owners) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// managed returns the same of an object.
-func (k versioned) managed(t *testing.T, a *registrytest.Answer) string {
+// managed returns the same of an object. The fields of its creator must not change.
+func (k *versioned) managed(t *testing.T, a *registrytest.Answer) string {
 	t.Helper()
 	o := &owners{fields: map[string]map[string]bool{}}
+	created := ""
 	for _, e := range a.Object().GetManagedFields() {
 		var fields map[string]map[string]map[string]any
 		if err := json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields); err != nil {
 			t.Fatal(err)
+		}
+		if e.Manager == "creator" {
+			for _, name := range k.numbers { // The creator has their defaults until they change.
+				delete(fields["f:spec"], "f:"+name)
+			}
+			created = fmt.Sprint(fields)
+			continue
 		}
 		manager := e.Manager
 		if e.Operation == "Update" {
@@ -153,17 +204,18 @@ func (k versioned) managed(t *testing.T, a *registrytest.Answer) string {
 			}
 		}
 	}
+	if k.created == "" {
+		k.created = created
+	}
+	if created != k.created {
+		t.Errorf("the creator has\n%s\nwant\n%s", created, k.created)
+	}
 	return o.String()
 }
 
 // body is a write of fields in a version.
-func (k versioned) body(version string, values map[string]int, whole bool) map[string]any {
+func (k *versioned) body(gvk schema.GroupVersionKind, values map[string]int) map[string]any {
 	spec, labels := map[string]any{}, map[string]string{}
-	if whole {
-		if err := json.Unmarshal([]byte(k.base), &spec); err != nil {
-			panic(err)
-		}
-	}
 	for field, value := range values {
 		if slices.Contains(k.numbers, field) {
 			spec[field] = value
@@ -171,69 +223,100 @@ func (k versioned) body(version string, values map[string]int, whole bool) map[s
 			labels[field] = fmt.Sprint(value)
 		}
 	}
-	metadata := map[string]any{"name": "a"}
+	metadata := map[string]any{"name": "base"}
 	if len(labels) > 0 { // An applied empty map is a field of its own, which the model does not have.
 		metadata["labels"] = labels
 	}
-	return map[string]any{"apiVersion": k.group + "/" + version, "kind": k.kind, "metadata": metadata, "spec": spec}
+	body := map[string]any{"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind, "metadata": metadata}
+	if len(spec) > 0 {
+		body["spec"] = spec
+	}
+	return body
 }
 
-// TestManagersOfRandomWritesAtAllVersions writes an object at random through all versions
-// of its kind, by apply and by patch, and compares the managers of its fields with the model.
+// TestManagersOfRandomWritesAtAllVersions writes objects of every kind that has several
+// versions at random through all of them, by apply and by patch, and compares the managers
+// of their fields with the model.
 func TestManagersOfRandomWritesAtAllVersions(t *testing.T) {
-	for _, k := range severalVersions {
-		t.Run(k.kind, func(t *testing.T) {
+	kinds := severalVersions()
+	s := registrytest.Start(t, kinds...)
+	for _, declaration := range kinds {
+		k := &versioned{Kind: declaration.Kind()}
+		t.Run(k.Resource().String(), func(t *testing.T) {
 			seed := rand.Uint64()
 			random := rand.New(rand.NewPCG(seed, 0))
-			s := registrytest.Start(t, k.declarations...)
+			gvks := k.GVKs()
+			k.numbers = numbersOf[gvks[0].Kind]
+			first := gvks[random.IntN(len(gvks))]
+			created := s.Do("POST", k.path(first)+"?fieldManager=creator", k.base(t, first)).Want(http.StatusCreated)
+			name := created.Object().GetName()
+			k.managed(t, created)
 			o := &owners{fields: map[string]map[string]bool{}, values: map[string]int{}}
 			var log []string
-			for i := range 300 {
-				version := k.versions[random.IntN(len(k.versions))]
-				path, by := fmt.Sprintf(k.path, version), fmt.Sprint("m", random.IntN(3))
-				values := map[string]int{}
-				for _, field := range append([]string{"a", "b", "c"}, k.numbers...) {
-					if random.IntN(2) == 0 {
-						values[field] = 2 + random.IntN(2)
-					}
+			for range 40 {
+				w := randomWrite(random, k, o)
+				log = append(log, fmt.Sprint(w.verb, " ", w.version, w.query, " ", w.values, " ", w.want))
+				history := func() string {
+					return fmt.Sprintf("seed %d, created by %s\n%s", seed, first, strings.Join(log[max(0, len(log)-8):], "\n"))
 				}
-				query, verb, want := "?fieldManager="+by, "merge", http.StatusOK
-				force := random.IntN(2) == 0
-				switch {
-				case i > 0 && random.IntN(2) == 0:
-					o.update(by+"="+k.group+"/"+version, values)
-				default:
-					verb = "apply"
-					if force {
-						query += "&force=true"
-					}
-					if i == 0 {
-						want = http.StatusCreated
-					} else if !force && o.conflicts(by, values) {
-						want = http.StatusConflict
-					}
-					if want != http.StatusConflict {
-						o.apply(by, values)
-					}
+				body := k.body(w.version, w.values)
+				body["metadata"].(map[string]any)["name"] = name
+				answer := s.Patch(w.verb, k.path(w.version)+"/"+name+w.query, body)
+				if answer.Code != w.want {
+					t.Fatalf("%d %s\n%s", answer.Code, answer.Body, history())
 				}
-				log = append(log, fmt.Sprint(verb, " ", version, query, " ", values, " ", want))
-				answer := s.Patch(verb, path+query, k.body(version, values, verb == "apply"))
-				if answer.Code != want {
-					t.Fatalf("seed %d: %d %s\n%s", seed, answer.Code, answer.Body, strings.Join(log, "\n"))
-				}
-				if want == http.StatusConflict {
+				if w.want == http.StatusConflict {
 					continue
 				}
 				for _, number := range k.numbers {
 					// Without a value of the model it has its default.
 					if got, want := fmt.Sprint(answer.Field("spec", number)), o.values[number]; (want != 0) != (got == "2" || got == "3") || want != 0 && got != fmt.Sprint(want) {
-						t.Fatalf("seed %d: %s is %s, want %d\n%s\nafter\n%s", seed, number, got, want, o, strings.Join(log[max(0, len(log)-8):], "\n"))
+						t.Fatalf("%s is %s, want %d\n%s\nafter %s", number, got, want, o, history())
 					}
 				}
 				if got := k.managed(t, answer); got != o.String() {
-					t.Fatalf("seed %d: the managers are\n%s\nwant\n%s\nafter\n%s", seed, got, o, strings.Join(log[max(0, len(log)-8):], "\n"))
+					t.Fatalf("the managers are\n%s\nwant\n%s\nafter %s", got, o, history())
+				}
+				if t.Failed() {
+					t.Fatal(history())
 				}
 			}
 		})
 	}
+}
+
+// write is a request that the model has taken.
+type write struct {
+	verb, query string
+	version     schema.GroupVersionKind
+	values      map[string]int
+	want        int
+}
+
+// randomWrite makes an apply or a merge patch at a random version, and applies it to the
+// model.
+func randomWrite(random *rand.Rand, k *versioned, o *owners) write {
+	gvks := k.GVKs()
+	by := fmt.Sprint("m", random.IntN(3))
+	w := write{verb: "merge", query: "?fieldManager=" + by, version: gvks[random.IntN(len(gvks))], values: map[string]int{}, want: http.StatusOK}
+	for _, field := range append([]string{"a", "b", "c"}, k.numbers...) {
+		if random.IntN(2) == 0 {
+			w.values[field] = 2 + random.IntN(2)
+		}
+	}
+	if random.IntN(2) == 0 {
+		o.update(by+"="+w.version.GroupVersion().String(), w.values)
+		return w
+	}
+	w.verb = "apply"
+	force := random.IntN(2) == 0
+	if force {
+		w.query += "&force=true"
+	}
+	if !force && o.conflicts(by, w.values) {
+		w.want = http.StatusConflict
+		return w
+	}
+	o.apply(by, w.values)
+	return w
 }
