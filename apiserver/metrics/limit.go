@@ -15,16 +15,24 @@ import (
 // exist, which have metrics, too.
 const maxCustomResources = 50
 
+// maxConfigurations is the number of webhooks, policies and bindings of policies that have
+// series of their own: those that are used first.
+const maxConfigurations = 100
+
 // otherResources is the label resource of the series that count the custom
-// resources beyond the greatest number.
+// resources beyond the greatest number, and the label of configurations beyond theirs.
 const otherResources = "other"
+
+// webhookMetrics is the prefix of the families whose label name is that of a webhook.
+const webhookMetrics = "apiserver_admission_webhook_"
 
 // resourceLabels are the labels whose values are as many as there are resources.
 var resourceLabels = []string{"group", "version", "resource", "crd", "crd_name"}
 
 // limit bounds the number of series. Counters and gauges have series for each
 // resource; custom resources beyond a number share series. A histogram is some 10 to
-// 25 lines of text, and has series for all resources together.
+// 25 lines of text, and has series for all resources together. Webhooks and policies
+// beyond a number share series, too.
 type limit struct {
 	isBuiltIn, exists func(schema.GroupResource) bool
 
@@ -32,13 +40,17 @@ type limit struct {
 	// custom are the custom resources with series of their own. None is ever
 	// removed, since a counter must not decrease.
 	custom map[schema.GroupResource]bool
+	// configurations are the webhooks, policies and bindings with series of their own, by
+	// label and value.
+	configurations map[string]map[string]bool
 	// least are the last values of the shared series of counters: a resource that is defined
 	// after the first requests for it leaves them.
 	least map[string]float64
 }
 
 func newLimit(isBuiltIn, exists func(schema.GroupResource) bool) *limit {
-	return &limit{isBuiltIn: isBuiltIn, exists: exists, custom: map[schema.GroupResource]bool{}, least: map[string]float64{}}
+	return &limit{isBuiltIn: isBuiltIn, exists: exists, custom: map[schema.GroupResource]bool{},
+		configurations: map[string]map[string]bool{}, least: map[string]float64{}}
 }
 
 // apply bounds a family's series.
@@ -46,11 +58,16 @@ func (l *limit) apply(f *dto.MetricFamily) {
 	if len(f.Metric) == 0 {
 		return
 	}
+	isOfWebhooks := strings.HasPrefix(f.GetName(), webhookMetrics)
 	switch f.GetType() {
 	case dto.MetricType_HISTOGRAM:
-		f.Metric = merge(f.Metric, withoutResource, addHistogram)
+		f.Metric = merge(f.Metric, func(m *dto.Metric) []*dto.LabelPair {
+			return l.bounded(withoutResource(m), isOfWebhooks)
+		}, addHistogram)
 	case dto.MetricType_COUNTER:
-		f.Metric = merge(f.Metric, l.shared, func(sum, m *dto.Metric) {
+		f.Metric = merge(f.Metric, func(m *dto.Metric) []*dto.LabelPair {
+			return l.bounded(l.shared(m), isOfWebhooks)
+		}, func(sum, m *dto.Metric) {
 			sum.Counter.Value = ptr.To(sum.Counter.GetValue() + m.Counter.GetValue())
 		})
 		l.keepRising(f)
@@ -126,6 +143,36 @@ func (l *limit) shared(m *dto.Metric) []*dto.LabelPair {
 	labels := withoutResource(m)
 	at, _ := slices.BinarySearchFunc(labels, "resource", func(p *dto.LabelPair, name string) int { return strings.Compare(p.GetName(), name) })
 	return slices.Insert(labels, at, &dto.LabelPair{Name: ptr.To("resource"), Value: ptr.To(otherResources)})
+}
+
+// bounded returns labels with otherResources instead of the names of surplus webhooks,
+// policies and bindings.
+func (l *limit) bounded(labels []*dto.LabelPair, isOfWebhooks bool) []*dto.LabelPair {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	isCopy := false
+	for i, label := range labels {
+		name := label.GetName()
+		if name != "policy" && name != "policy_binding" && (name != "name" || !isOfWebhooks) {
+			continue
+		}
+		known := l.configurations[name]
+		if known == nil {
+			known = map[string]bool{}
+			l.configurations[name] = known
+		}
+		switch {
+		case known[label.GetValue()]:
+		case len(known) < maxConfigurations:
+			known[label.GetValue()] = true
+		default:
+			if !isCopy { // The labels are those of the registry.
+				labels, isCopy = slices.Clone(labels), true
+			}
+			labels[i] = &dto.LabelPair{Name: label.Name, Value: ptr.To(otherResources)}
+		}
+	}
+	return labels
 }
 
 // isSurplus reports whether a metric is of a custom resource that has no series of

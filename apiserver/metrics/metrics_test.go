@@ -239,3 +239,33 @@ func TestTheBuildIsThatOfTheVersionEndpoint(t *testing.T) {
 	expect(t, New(prometheus.NewRegistry(), c), "kubernetes_build_info{",
 		`kubernetes_build_info{build_date="",compiler="",git_commit="",git_tree_state="",git_version="v1.28.0+svc-1",go_version="",major="1",minor="28",platform=""} 1`)
 }
+
+func TestWebhooksAndPoliciesBeyondTheGreatestNumberShareSeries(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	webhooks := prometheus.NewCounterVec(prometheus.CounterOpts{Name: webhookMetrics + "request_total"}, []string{"name", "operation"})
+	policies := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "apiserver_validating_admission_policy_check_duration_seconds"},
+		[]string{"policy", "policy_binding"})
+	queues := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "workqueue_adds_total"}, []string{"name"})
+	registry.MustRegister(webhooks, policies, queues)
+	const surplus = 3
+	for i := range maxConfigurations + surplus {
+		name := fmt.Sprintf("name-%03d", i)
+		webhooks.WithLabelValues(name, "CREATE").Inc()
+		policies.WithLabelValues(name, "binding").Observe(1)
+		queues.WithLabelValues(name).Inc()
+	}
+	limited := New(registry, newConfig())
+	expect(t, limited, `operation="CREATE"} 3`, fmt.Sprintf(`%srequest_total{name="other",operation="CREATE"} %d`, webhookMetrics, surplus))
+	expect(t, limited, `_count{policy="other"`, fmt.Sprintf(`apiserver_validating_admission_policy_check_duration_seconds_count{policy="other",policy_binding="binding"} %d`, surplus))
+	if got := len(lines(t, limited, webhookMetrics+"request_total{")); got != maxConfigurations+1 {
+		t.Errorf("%d series of webhooks", got)
+	}
+	if got := len(lines(t, limited, "workqueue_adds_total{")); got != maxConfigurations+surplus {
+		t.Errorf("%d series of queues", got)
+	}
+
+	webhooks.WithLabelValues("new", "UPDATE").Inc()
+	webhooks.WithLabelValues("name-000", "UPDATE").Inc()
+	expect(t, limited, `operation="UPDATE"`,
+		webhookMetrics+`request_total{name="name-000",operation="UPDATE"} 1`, webhookMetrics+`request_total{name="other",operation="UPDATE"} 1`)
+}
