@@ -7,8 +7,8 @@ import (
 )
 
 const synopsis = `svclet is the node agent: it registers its machine with the API server, runs the
-pods that are suggestion for it, and tells how they are. Without --svcconfig it runs by
-itself, with the pods of files and of a URL.
+pods that are bound to it, and reports their statuses. Without --svcconfig it
+runs by itself, with the pods of files and of a URL.
 
 Usage:
   svclet [flags]
@@ -16,7 +16,7 @@ Usage:
 
 Flags marked with "deprecated: field" can be set as that field of the
 configuration file, which is to be preferred. Kubelet's names of flags are
-taken, too: --kubeconfig, --kube-reserved and so on.
+accepted, too: --kubeconfig, --kube-reserved and so on.
 `
 
 // WriteHelp writes what --help prints, in lines of at most width letters.
