@@ -6,6 +6,7 @@ package bodycheck
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -77,11 +78,14 @@ func keepPatch(req *http.Request) Func {
 }
 
 // Filter passes requests to handler when all checks accept their bodies, and
-// answers 400 otherwise. It needs the request info. A body is read once, and
+// answers 400 otherwise, also when a body cannot be read to its end. It needs the request info. A body is read once, and
 // only if a check concerns it. Bodies of more than maxBytes pass unchecked: the
 // handler refuses them without decoding.
 func Filter(handler http.Handler, s runtime.NegotiatedSerializer, checks []Check, maxBytes int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Body != nil && req.Body != http.NoBody {
+			req.Body = clientBody{req.Body}
+		}
 		if err := run(req, checks, maxBytes); err != nil {
 			responsewriters.ErrorNegotiated(apierrors.NewBadRequest(err.Error()), s, schema.GroupVersion{}, w, req)
 			return
@@ -105,7 +109,7 @@ func run(req *http.Request, checks []Check, maxBytes int64) error {
 		if original == nil {
 			var err error
 			if original, err = read(req, maxBytes+1); err != nil {
-				return fmt.Errorf("reading the body: %w", err)
+				return err
 			}
 			checked = original
 		}
@@ -144,4 +148,17 @@ func read(req *http.Request, limit int64) ([]byte, error) {
 type body struct {
 	io.Reader
 	io.Closer
+}
+
+// clientBody is a body whose errors are those of the client, such as a chunk without a
+// length, or an end before the announced length.
+type clientBody struct{ io.ReadCloser }
+
+// Read implements io.Reader.
+func (b clientBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
+	}
+	return n, err
 }

@@ -10,6 +10,7 @@ import (
 	"testing/iotest"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -56,4 +57,15 @@ func TestFilterRunsTheChecksInOrder(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestABodyThatTheHandlerCannotReadIsTheClientsError(t *testing.T) {
+	g := NewWithT(t)
+	handler := Filter(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		_, err := io.ReadAll(req.Body)
+		g.Expect(apierrors.IsBadRequest(err)).To(BeTrue(), "%v", err)
+		g.Expect(err).To(MatchError("reading the body: " + io.ErrUnexpectedEOF.Error()))
+	}), clientgoscheme.Codecs.WithoutConversion(), nil, 10)
+	body := io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/apis", body))
 }
