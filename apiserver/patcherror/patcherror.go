@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -145,11 +146,16 @@ func operationError(body []byte, current runtime.Object) string {
 	if err != nil {
 		return ""
 	}
-	for i, operation := range operations {
-		if object, err = (jsonpatch.Patch{operation}).Apply(object); err != nil {
-			path, _ := operation.Path() // "unknown" if there is none
-			return fmt.Sprintf("operation %d of the patch, %s %q, failed: %v", i, operation.Kind(), path, err)
-		}
+	// Each application encodes the whole object, so the shortest failing beginning of the
+	// patch is found by bisection.
+	failed := sort.Search(len(operations), func(i int) bool {
+		_, err := operations[:i+1].Apply(object)
+		return err != nil
+	})
+	if failed == len(operations) {
+		return ""
 	}
-	return ""
+	_, err = operations[:failed+1].Apply(object)
+	path, _ := operations[failed].Path() // "unknown" if there is none
+	return fmt.Sprintf("operation %d of the patch, %s %q, failed: %v", failed, operations[failed].Kind(), path, err)
 }

@@ -59,6 +59,11 @@ func TestExplain(t *testing.T) {
 			inapplicable(), 422, `operation 1 of the patch, remove "/metadata/labels/b", failed: `,
 		},
 		{
+			"of several operations that fail, a JSON patch names the first", types.JSONPatchType,
+			`[{"op":"test","path":"/metadata/name","value":"d"},{"op":"test","path":"/metadata/name","value":"e"},{"op":"remove","path":"/b"},{"op":"test","path":"/metadata/name","value":"d"}]`,
+			inapplicable(), 422, `operation 1 of the patch, test "/metadata/name", failed: `,
+		},
+		{
 			"a JSON patch without a path", types.JSONPatchType, `[{"op":"remove"}]`,
 			inapplicable(), 422, `operation 0 of the patch, remove "unknown", failed: `,
 		},
