@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -55,7 +56,26 @@ func (s *strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 func (s *strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessor(metaOf(obj), s.kind.Namespaced, s.kind.NameRule, metadataPath)
 	errs = append(errs, s.validateFinalizers(obj)...)
-	return append(errs, s.validateObject(ctx, obj, nil)...)
+	return bounded(append(errs, s.validateObject(ctx, obj, nil)...))
+}
+
+// maxErrors is the number of errors of one object that are listed. The message about
+// them, to which the library adds one after the other, takes time quadratic in their
+// number, beyond the time limit of the request.
+const maxErrors = 100
+
+// bounded returns the first maxErrors errors, and if there are more one that has the
+// number of the others.
+func bounded(errs field.ErrorList) field.ErrorList {
+	if len(errs) <= maxErrors {
+		return errs
+	}
+	next := errs[maxErrors]
+	others := &field.Error{
+		Type: next.Type, Field: next.Field, BadValue: field.OmitValueType{},
+		Detail: fmt.Sprintf("and %d more errors of this object", len(errs)-maxErrors),
+	}
+	return append(errs[:maxErrors:maxErrors], others)
 }
 
 // WarningsOnCreate implements rest.RESTCreateStrategy.
@@ -86,7 +106,7 @@ func (s *strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) 
 	if prefix := metaOf(obj).GetGenerateName(); prefix != "" {
 		errs = append(errs, resource.Invalid(metadataPath.Child("generateName"), prefix, s.kind.NameRule(prefix, true))...)
 	}
-	return append(errs, s.validateObject(ctx, obj, old)...)
+	return bounded(append(errs, s.validateObject(ctx, obj, old)...))
 }
 
 var metadataPath = field.NewPath("metadata")
@@ -175,7 +195,7 @@ func (s viewStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s viewStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := append(s.validateMeta(obj, old), s.view.Validate(obj, old)...)
-	return append(errs, s.view.Restrict(s.env, obj, old)...)
+	return bounded(append(errs, s.view.Restrict(s.env, obj, old)...))
 }
 
 // WarningsOnUpdate implements rest.RESTUpdateStrategy.
@@ -197,7 +217,7 @@ func (serverStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s serverStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return s.validateMeta(obj, old)
+	return bounded(s.validateMeta(obj, old))
 }
 
 // metaOf returns an object's metadata. The type parameter of a kind's

@@ -112,7 +112,7 @@ func (s *strategy) invalid(obj runtime.Object, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(s.kind.Hub.GroupKind(), metaOf(obj).GetName(), errs)
+	return apierrors.NewInvalid(s.kind.Hub.GroupKind(), metaOf(obj).GetName(), bounded(errs))
 }
 
 // Create implements rest.Creater.
