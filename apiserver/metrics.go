@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/prometheus/slis"
+	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorserver "k8s.io/kube-aggregator/pkg/apiserver"
 
@@ -75,8 +76,11 @@ func (c *chain) metricsConfig(exists func(schema.GroupResource) bool) metrics.Co
 		}
 	}
 	return metrics.Config{
-		Release:     c.options.Release,
-		ShowHidden:  c.options.ShowHiddenMetrics != "",
+		Release:    c.options.Release,
+		ShowHidden: c.options.ShowHiddenMetrics != "",
+		Deprecated: func(name string, from release.Release) {
+			klog.Background().Info("This metric is deprecated, and will be hidden in a later release", "metric", name, "deprecatedFrom", from.String())
+		},
 		Version:     *release.Public(c.options.Release, release.SVCVersion()).Info(),
 		Silent:      c.deprecated.Silent,
 		IsBuiltIn:   builtIn.Has,

@@ -16,13 +16,13 @@ import (
 var deprecation = regexp.MustCompile(`\(Deprecated (?:since|from) (\d+)\.(\d+)(?:\.\d+)?\) `)
 
 // describe rewrites the description of a family as the release has it: metrics that
-// are deprecated later are not described so. It reports whether the release shows the
-// family.
-func (c Config) describe(f *dto.MetricFamily) bool {
+// are deprecated later are not described so. It returns the release that deprecated the
+// family, or nil, and whether the release shows it.
+func (c Config) describe(f *dto.MetricFamily) (deprecated *release.Release, isShown bool) {
 	help := f.GetHelp()
 	found := deprecation.FindStringSubmatchIndex(help)
 	if found == nil {
-		return true
+		return nil, true
 	}
 	number := func(group int) int {
 		n, err := strconv.Atoi(help[found[2*group]:found[2*group+1]])
@@ -35,11 +35,11 @@ func (c Config) describe(f *dto.MetricFamily) bool {
 	before, after := help[:found[0]], help[found[1]:]
 	if c.Release.Before(from) {
 		f.Help = ptr.To(before + after)
-		return true
+		return nil, true
 	}
 	f.Help = ptr.To(before + "(Deprecated from " + from.String() + ") " + after)
 	hidden := release.Release{Major: from.Major, Minor: from.Minor + shownReleases(help)}
-	return c.ShowHidden || c.Release.Before(hidden)
+	return &from, c.ShowHidden || c.Release.Before(hidden)
 }
 
 // shownReleases returns the number of releases that show a deprecated metric, by its

@@ -5,6 +5,7 @@ package metrics
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -21,6 +22,9 @@ type Config struct {
 	Release release.Release
 	// ShowHidden shows the metrics that the release hides.
 	ShowHidden bool
+	// Deprecated, unless nil, is called once for each metric that is shown though the release
+	// deprecates it (document 2, section 9, rule 12).
+	Deprecated func(name string, from release.Release)
 	// Version is the content of /version.
 	Version version.Info
 	// Silent reports whether the release does not count requests to a resource's
@@ -42,7 +46,7 @@ type Config struct {
 
 // New returns the metrics that source gathers, as the configuration shows them.
 func New(source prometheus.Gatherer, c Config) prometheus.Gatherer {
-	limit := newLimit(c.IsBuiltIn, c.Exists)
+	limit, told := newLimit(c.IsBuiltIn, c.Exists), &sync.Map{}
 	usage := &usage{store: c.Store, pools: c.Pools, clock: c.Clock}
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		gathered, err := source.Gather()
@@ -68,8 +72,14 @@ func New(source prometheus.Gatherer, c Config) prometheus.Gatherer {
 		shown := gathered[:0]
 		for _, name := range slices.Sorted(maps.Keys(families)) {
 			f := families[name]
-			if !c.describe(f) {
+			from, isShown := c.describe(f)
+			if !isShown {
 				continue
+			}
+			if from != nil && c.Deprecated != nil {
+				if _, isTold := told.LoadOrStore(name, true); !isTold {
+					c.Deprecated(name, *from)
+				}
 			}
 			if name == requestedDeprecatedAPIs {
 				f.Metric = slices.DeleteFunc(f.Metric, func(m *dto.Metric) bool { return c.Silent(versionResource(m)) })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,7 +97,26 @@ func TestMetricsAreDeprecatedAndHiddenAsOfTheRelease(t *testing.T) {
 		if test.want != "" {
 			want = []string{"# HELP metric " + test.want}
 		}
-		t.Run(fmt.Sprintf("%s in 1.%d", test.help, test.minor), func(t *testing.T) { expect(t, New(registry, c), "HELP metric", want...) })
+		var told []string
+		c.Deprecated = func(name string, from release.Release) {
+			if name == "metric" { // svc's own have their releases
+				told = append(told, from.String())
+			}
+		}
+		t.Run(fmt.Sprintf("%s in 1.%d", test.help, test.minor), func(t *testing.T) {
+			g := New(registry, c)
+			for range 2 { // a warning once
+				expect(t, g, "HELP metric", want...)
+			}
+			var wantTold []string
+			if _, from, isDeprecated := strings.Cut(test.want, "(Deprecated from "); isDeprecated {
+				release, _, _ := strings.Cut(from, ")")
+				wantTold = []string{release}
+			}
+			if !slices.Equal(told, wantTold) {
+				t.Errorf("warnings are %q, want %q", told, wantTold)
+			}
+		})
 	}
 }
 
