@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"svc.dev/svc/svclet/agent"
 	"svc.dev/svc/svclet/cgroup"
@@ -34,6 +35,7 @@ func ownRuntime(ctx context.Context, c *agent.Config) (*containerd.Runtime, erro
 	}
 	options := containerd.Config{Dir: dir, Programs: programs, SystemdCgroups: c.Configuration.CgroupDriver == string(cgroup.Systemd)}
 	options.PodNetwork = c.PodNetwork != plan.None && c.API != nil
+	options.NoHairpin = c.Configuration.HairpinMode == kubeletconfig.HairpinNone
 	options.AwaitPodCIDRs = options.PodNetwork
 	if c.UserNamespaces {
 		options.PassableFrom = filepath.Dir(dir)

@@ -155,7 +155,7 @@ func TestDeprecatedFlagsNameTheFieldToSetInstead(t *testing.T) {
 		"--max-pods=5 --max-pods=6":           "--max-pods is deprecated; set maxPods in the file of --config",
 		"--cloud-config=x":                    "--cloud-config is deprecated and has no effect: there are no cloud providers in svclet",
 		"--register-schedulable=false":        "--register-schedulable is deprecated",
-		"--hairpin-mode=none":                 "--hairpin-mode is deprecated and has no effect: the container runtime's network plugins decide",
+		"--hairpin-mode=none":                 "--hairpin-mode is deprecated; set hairpinMode in the file of --config",
 		"--node-labels=a=b":                   "",
 		"--seccomp-default":                   "",
 		"-v=4 --vmodule=a=1":                  "",

@@ -3,13 +3,8 @@ package config
 // ignoredSettings are accepted and have no effect: other components do their work, or
 // it is obsolete.
 func ignoredSettings() []Setting {
-	const (
-		cni     = "the container runtime's network plugins decide"
-		noCloud = "there are no cloud providers in svclet"
-	)
+	const noCloud = "there are no cloud providers in svclet"
 	return []Setting{
-		{Flag: "hairpin-mode", Field: "hairpinMode", Deprecated: true, Rule: oneOf("promiscuous-bridge", "hairpin-veth", "none"), NoEffect: cni,
-			Usage: "How pods reach themselves through a Service."},
 		{Flag: "make-iptables-util-chains", Field: "makeIPTablesUtilChains", Deprecated: true, NoEffect: "svclet does not touch iptables", Usage: "Create the iptables chains that other components rely on."},
 		{Field: "iptablesMasqueradeBit", Rule: from(0, 31), NoEffect: "svclet does not touch iptables", Usage: "Bit of the packet mark."},
 		{Field: "iptablesDropBit", Rule: from(0, 31), NoEffect: "svclet does not touch iptables", Usage: "Bit of the packet mark."},

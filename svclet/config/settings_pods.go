@@ -44,6 +44,8 @@ func networkSettings() []Setting {
 			Usage: "IP addresses of the DNS servers of pods with dnsPolicy ClusterFirst. All of them must serve the same names."},
 		{Flag: "cluster-domain", Field: "clusterDomain", Deprecated: true, Rule: oneWord(), Usage: "Domain of the cluster: containers search it besides the host's search domains."},
 		{Flag: "resolv-conf", Field: "resolvConf", Deprecated: true, Usage: "Resolver configuration file of the host, the base of pods' DNS configuration. Empty means none."},
+		{Flag: "hairpin-mode", Field: "hairpinMode", Deprecated: true, Rule: oneOf("promiscuous-bridge", "hairpin-veth", "none"),
+			Usage: "How pods reach themselves through a Service, with svclet's own containerd: promiscuous-bridge and hairpin-veth both let the bridge return packets to the interface that they come from; with none, new pods may not reach themselves. Network plugins of another runtime have settings of their own."},
 		{Flag: "pod-cidr", Field: "podCIDR", Deprecated: true, Rule: cidrs(), Usage: "CIDR of pods' IP addresses, passed to the container runtime. Used in standalone mode only; with --svcconfig the node's spec.podCIDR is."},
 	}
 }

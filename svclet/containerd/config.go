@@ -50,6 +50,9 @@ type Config struct {
 	// AwaitPodCIDRs makes pods wait for [Runtime.SetPodCIDRs] in place of the default of
 	// PodCIDRs, which other nodes may have, too.
 	AwaitPodCIDRs bool
+	// NoHairpin keeps pods from reaching themselves through a Service where the traffic of
+	// the bridge is filtered.
+	NoHairpin bool
 	// Clock is the system clock by default.
 	Clock clock.WithTicker
 }

@@ -54,6 +54,14 @@ func TestTheNetworkOfPodsIsABridge(t *testing.T) {
 	}
 }
 
+func TestPodsReachThemselvesUnlessHairpinsAreTurnedOff(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		if got := (Config{NoHairpin: off}).network([]string{"10.88.0.0/24"}, 0).Plugins[0].HairpinMode; got == off {
+			t.Errorf("with NoHairpin %t the bridge has hairpinMode %t", off, got)
+		}
+	}
+}
+
 func TestNetworkRangesAreKeptUntilOthersAreSet(t *testing.T) {
 	config := Config{Dir: t.TempDir()}
 	if err := os.MkdirAll(config.cniDir(), 0o700); err != nil {

@@ -63,7 +63,7 @@ func (c Config) network(cidrs []string, mtu int) network {
 		addresses.Routes = append(addresses.Routes, route{all})
 	}
 	n := network{CNIVersion: cniVersion, Name: c.bridge(), Plugins: []plugin{
-		{Type: "bridge", Bridge: c.bridge(), IsGateway: true, ForceAddress: true, HairpinMode: true, MTU: mtu, IPAM: addresses},
+		{Type: "bridge", Bridge: c.bridge(), IsGateway: true, ForceAddress: true, HairpinMode: !c.NoHairpin, MTU: mtu, IPAM: addresses},
 	}}
 	if c.hasHostPorts() {
 		n.Plugins = append(n.Plugins, plugin{Type: portmap, Capabilities: map[string]bool{"portMappings": true}, SNAT: true})
