@@ -101,7 +101,7 @@ func (d direct) add(operation, name string, words []string) bool {
 		}
 		change := d.conn.SetAddElements
 		if operation == "delete element" {
-			element.VerdictData, change = nil, d.conn.SetDeleteElements
+			change = d.conn.SetDeleteElements
 		}
 		return change(&nftables.Set{Table: d.table, Name: name, IsMap: true, Concatenation: true}, []nftables.SetElement{element}) == nil
 	default:
@@ -112,26 +112,15 @@ func (d direct) add(operation, name string, words []string) bool {
 
 // rule returns the expressions of a rule.
 func (d direct) rule(words []string) ([]expr.Any, bool) {
-	var all []expr.Any
 	text := strings.Join(words, " ")
 	switch {
-	case strings.HasPrefix(text, "numgen random mod ") && len(words) == 7: // numgen random mod N 0 goto CHAIN
+	case strings.HasPrefix(text, "numgen random mod ") && len(words) > 5: // numgen random mod N 0 RULE
 		modulus, err := strconv.ParseUint(words[3], 10, 32)
-		if err != nil || words[4] != "0" {
+		rest, known := d.rule(words[5:])
+		if err != nil || words[4] != "0" || !known {
 			return nil, false
 		}
-		all, words = append(all, &expr.Numgen{Register: 1, Modulus: uint32(modulus), Type: unix.NFT_NG_RANDOM}, equal(binaryutil.NativeEndian.PutUint32(0))), words[5:]
-	case (strings.HasPrefix(text, "ip saddr ") || strings.HasPrefix(text, "ip6 saddr ")) && len(words) == 5: // ip saddr ADDRESS jump CHAIN
-		address, err := netip.ParseAddr(words[2])
-		if err != nil {
-			return nil, false
-		}
-		offset := uint32(12) // of the source in the header (RFC 791)
-		if address.Is6() {
-			offset = 8 // RFC 8200
-		}
-		bytes := address.AsSlice()
-		all, words = append(all, &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(len(bytes))}, equal(bytes)), words[3:]
+		return append([]expr.Any{&expr.Numgen{Register: 1, Modulus: uint32(modulus), Type: unix.NFT_NG_RANDOM}, equal(binaryutil.NativeEndian.PutUint32(0))}, rest...), true
 	case strings.HasPrefix(text, "meta l4proto ") && len(words) == 6: // meta l4proto PROTOCOL dnat to ADDRESS:PORT
 		protocol, known := protocolOf(words[2])
 		to, err := netip.ParseAddrPort(words[5])
@@ -142,15 +131,14 @@ func (d direct) rule(words []string) ([]expr.Any, bool) {
 		if to.Addr().Is6() {
 			family = unix.NFPROTO_IPV6
 		}
-		return append(all, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal([]byte{protocol}),
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal([]byte{protocol}),
 			&expr.Immediate{Register: 1, Data: to.Addr().AsSlice()}, &expr.Immediate{Register: 2, Data: binary.BigEndian.AppendUint16(nil, to.Port())},
-			&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: 1, RegProtoMin: 2}), true
+			&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: 1, RegProtoMin: 2},
+		}, true
 	}
 	verdict := verdictOf(words)
-	if verdict == nil {
-		return nil, false
-	}
-	return append(all, verdict), true
+	return []expr.Any{verdict}, verdict != nil
 }
 
 // equal compares the first register with a value.
@@ -181,34 +169,38 @@ func protocolOf(name string) (byte, bool) {
 	return 0, false
 }
 
-// elementOf returns the element of a map of verdicts whose key are an address, a protocol and a
-// port, or a protocol and a port: "{ 10.96.0.1 . tcp . 80 : goto CHAIN }".
+// elementOf returns the element of a map, whose key has fields of addresses, protocols and
+// ports, and whose value is a verdict or has such fields, too:
+// "{ 10.96.0.1 . tcp . 80 : goto CHAIN }". A delete has no value.
 func elementOf(words []string) (nftables.SetElement, bool) {
 	if len(words) < 5 || words[0] != "{" || words[len(words)-1] != "}" {
 		return nftables.SetElement{}, false
 	}
-	key, verdict, hasVerdict := strings.Cut(strings.Join(words[1:len(words)-1], " "), " : ")
-	fields := strings.Split(key, " . ")
+	key, value, hasValue := strings.Cut(strings.Join(words[1:len(words)-1], " "), " : ")
 	var element nftables.SetElement
-	if len(fields) == 3 {
-		address, err := netip.ParseAddr(fields[0])
-		if err != nil {
-			return nftables.SetElement{}, false
+	var known bool
+	if element.Key, known = fieldsOf(key); !known || !hasValue {
+		return element, known
+	}
+	if element.VerdictData = verdictOf(strings.Fields(value)); element.VerdictData == nil {
+		element.Val, known = fieldsOf(value)
+	}
+	return element, known
+}
+
+// fieldsOf returns fields that are separated by " . ". Each begins at a multiple of four bytes.
+func fieldsOf(text string) ([]byte, bool) {
+	var all []byte
+	for field := range strings.SplitSeq(text, " . ") {
+		if address, err := netip.ParseAddr(field); err == nil {
+			all = append(all, address.AsSlice()...)
+		} else if protocol, known := protocolOf(field); known {
+			all = append(all, protocol, 0, 0, 0)
+		} else if port, err := strconv.ParseUint(field, 10, 16); err == nil {
+			all = append(all, byte(port>>8), byte(port), 0, 0)
+		} else {
+			return nil, false
 		}
-		element.Key, fields = address.AsSlice(), fields[1:]
 	}
-	if len(fields) != 2 {
-		return nftables.SetElement{}, false
-	}
-	protocol, known := protocolOf(fields[0])
-	port, err := strconv.ParseUint(fields[1], 10, 16)
-	if !known || err != nil {
-		return nftables.SetElement{}, false
-	}
-	// Each field begins at a multiple of four bytes.
-	element.Key = append(element.Key, protocol, 0, 0, 0, byte(port>>8), byte(port), 0, 0)
-	if hasVerdict {
-		element.VerdictData = verdictOf(strings.Fields(verdict))
-	}
-	return element, !hasVerdict || element.VerdictData != nil
+	return all, true
 }

@@ -25,9 +25,12 @@ func TestDirectCommandsAreWhatNFTMakesOfThem(t *testing.T) {
 	} {
 		ip := string(test.family)
 		const table = "TABLE"
-		first := strings.NewReplacer("FAMILY", ip, "ADDRESS", test.address).Replace(`add table FAMILY TABLE
+		first := strings.NewReplacer("FAMILY", ip, "ADDRESS", test.address, "ENDPOINT", test.endpoint).Replace(`add table FAMILY TABLE
 add map FAMILY TABLE cluster-ips { type ADDRESS . inet_proto . inet_service : verdict ; }
 add map FAMILY TABLE node-ports { type inet_proto . inet_service : verdict ; }
+add map FAMILY TABLE endpoint-0 { type ADDRESS . inet_proto . inet_service : ADDRESS . inet_service ; }
+add map FAMILY TABLE hairpins { type ADDRESS . ADDRESS : verdict ; }
+add element FAMILY TABLE endpoint-0 { KEY . tcp . 81 : ENDPOINT . 8080 }
 add chain FAMILY TABLE old
 add chain FAMILY TABLE used
 add rule FAMILY TABLE used drop
@@ -36,16 +39,20 @@ add element FAMILY TABLE cluster-ips { KEY . tcp . 81 : goto used }
 		change := strings.NewReplacer("FAMILY", ip, "ENDPOINT", test.endpoint, "TARGET", test.another).Replace(`add chain FAMILY TABLE endpoint-a/web/tcp//8080
 add chain FAMILY TABLE service-a
 flush chain FAMILY TABLE used
-add rule FAMILY TABLE endpoint-a/web/tcp//8080 FAMILY saddr ENDPOINT jump used
 add rule FAMILY TABLE endpoint-a/web/tcp//8080 meta l4proto tcp dnat to TARGET
 add rule FAMILY TABLE endpoint-a/web/tcp//8080 meta l4proto udp dnat to TARGET
 add rule FAMILY TABLE endpoint-a/web/tcp//8080 meta l4proto sctp dnat to TARGET
 add rule FAMILY TABLE service-a numgen random mod 2 0 goto endpoint-a/web/tcp//8080
+add rule FAMILY TABLE service-a numgen random mod 3 0 meta l4proto udp dnat to TARGET
 add rule FAMILY TABLE service-a jump used
 add rule FAMILY TABLE service-a goto endpoint-a/web/tcp//8080
 delete element FAMILY TABLE cluster-ips { KEY . tcp . 81 }
 add element FAMILY TABLE cluster-ips { KEY . tcp . 80 : goto service-a }
 add element FAMILY TABLE cluster-ips { KEY . sctp . 8080 : drop }
+delete element FAMILY TABLE endpoint-0 { KEY . tcp . 81 }
+add element FAMILY TABLE endpoint-0 { KEY . tcp . 80 : ENDPOINT . 8080 }
+add element FAMILY TABLE endpoint-0 { KEY . udp . 53 : ENDPOINT . 5353 }
+add element FAMILY TABLE hairpins { ENDPOINT . ENDPOINT : jump used }
 add element FAMILY TABLE node-ports { udp . 30053 : goto service-a }
 delete chain FAMILY TABLE old
 `)
@@ -74,7 +81,7 @@ delete chain FAMILY TABLE old
 			if got := nft("", "list", "table", ip, "direct"); got != want || !strings.Contains(got, "dnat to "+test.another) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
-			for _, unknown := range []string{"add rule ip x c numgen random mod 9 vmap { 0 : goto a }", "add set ip x s { type ipv4_addr ; }", "add rule ip x c ip saddr != { 10.0.0.0/8 } drop", "add rule ip x c reject", "add rule ip x c ip saddr @s goto c", "add element ip x pod-ranges { 10.0.0.0/8 }", "add table ip x"} {
+			for _, unknown := range []string{"add rule ip x c numgen random mod 9 vmap { 0 : goto a }", "add rule ip x c meta l4proto tcp dnat ip to numgen random mod 9 map { 0 : 10.244.0.5 . 80 }", "add set ip x s { type ipv4_addr ; }", "add rule ip x c ip saddr != { 10.0.0.0/8 } drop", "add rule ip x c reject", "add rule ip x c ip saddr @s goto c", "add element ip x pod-ranges { 10.0.0.0/8 }", "add table ip x"} {
 				if _, known := k.(kernel).compile(unknown + "\n"); known {
 					t.Errorf("%q is known", unknown)
 				}
@@ -97,7 +104,7 @@ func TestAsManyRulesAsAreSentAtOnceAreAcknowledged(t *testing.T) {
 			last    string
 			refused bool
 		}{{"add rule ip rules missing drop\n", true}, {"", false}} {
-			rule := "add rule ip rules a ip saddr 10.244.0.5 jump target\n"
+			rule := "add rule ip rules a numgen random mod 2 0 jump target\n"
 			commands := strings.Repeat(rule, maxDirect-strings.Count(test.last, "\n")) + test.last
 			d, known := k.(kernel).compile(commands)
 			if !known {

@@ -30,7 +30,7 @@ import (
 
 // inNamespace runs a test on a thread of its own, in a new network namespace with the
 // loopback interface.
-func inNamespace(t *testing.T, test func(t *testing.T)) {
+func inNamespace[T testing.TB](t T, test func(t T)) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -60,7 +60,7 @@ func inNamespace(t *testing.T, test func(t *testing.T)) {
 
 // newKernelProxy returns a proxy of the thread's namespace that serves what a store has; nil
 // after an error.
-func newKernelProxy(t *testing.T, store *services.Store) *Proxy {
+func newKernelProxy(t testing.TB, store *services.Store) *Proxy {
 	p, err := New(Options{
 		Services: store, Node: "here", Zone: func() string { return "" }, Bridge: "svc0", PodRanges: func() []string { return nil },
 		Clock: clock.RealClock{}, Sysctl: func(string, string) error { return errors.ErrUnsupported },
@@ -111,7 +111,7 @@ func routeToLoopback(ip string) error {
 
 // ask returns the answer to a packet.
 func ask(c net.Conn) string {
-	buffer := make([]byte, 16)
+	buffer := make([]byte, 128)
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second)) // of an open socket
 	if _, err := c.Write([]byte("?")); err != nil {
 		return err.Error()

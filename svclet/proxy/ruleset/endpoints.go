@@ -4,6 +4,7 @@ package ruleset
 
 import (
 	"cmp"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -19,6 +20,7 @@ type endpoint struct {
 	address netip.Addr
 	port    int32
 	local   bool // on this node
+	remote  bool // on another node; neither is known of one without a node
 	ready   bool
 	// usable is false for one that is neither ready nor serving while it terminates.
 	usable bool
@@ -30,6 +32,9 @@ type endpoint struct {
 func (e endpoint) String() string {
 	return net.JoinHostPort(e.address.String(), strconv.Itoa(int(e.port)))
 }
+
+// value returns the endpoint as the value of a map.
+func (e endpoint) value() string { return fmt.Sprintf("%s . %d", e.address, e.port) }
 
 // endpointsOf returns the endpoints of a service port in an IP family, sorted and
 // without duplicates.
@@ -76,7 +81,8 @@ func addressesOf(e discoveryv1.Endpoint, port int32, node string) []endpoint {
 	if err != nil {
 		return nil // the API server has validated it
 	}
-	found := endpoint{address: address, port: port, local: ptr.Deref(e.NodeName, "") == node, ready: ready, usable: usable}
+	on := ptr.Deref(e.NodeName, "")
+	found := endpoint{address: address, port: port, local: on == node, remote: on != "" && on != node, ready: ready, usable: usable}
 	if e.Hints != nil {
 		for _, zone := range e.Hints.ForZones {
 			found.zones = append(found.zones, zone.Name)

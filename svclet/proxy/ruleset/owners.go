@@ -56,7 +56,8 @@ func (o Owners) change(changes []Change) (before map[Key]owner, conflicts []Conf
 	for _, c := range changes {
 		for key, element := range c.After.Elements {
 			o.add(key, owner{c.After.Service, c.After.Created, element})
-			if _, had := c.Before.Elements[key]; !had && len(o[key]) > 1 {
+			// What all do with hairpins is the same.
+			if _, had := c.Before.Elements[key]; !had && len(o[key]) > 1 && key.Map != hairpins {
 				contested[key] = true
 			}
 		}

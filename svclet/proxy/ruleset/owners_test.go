@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/knftables"
 
 	"svc.dev/svc/svclet/proxy/ruleset"
+	"svc.dev/svc/svclet/services"
 )
 
 // The owner's endpoints and source ranges decide about an address, not those of another service.
@@ -78,7 +79,7 @@ func TestOnlyTheOwnerLeadsToAnAddressAndRestrictsIt(t *testing.T) {
 		var got []string
 		for line := range strings.Lines(fake.Dump()) {
 			rest, found := strings.CutPrefix(line, "add element ip svc0 ")
-			if !found || strings.HasPrefix(rest, "pod-ranges") {
+			if !found || strings.HasPrefix(rest, "pod-ranges") || strings.HasPrefix(rest, "hairpins") {
 				continue
 			}
 			name, verdict, _ := strings.Cut(rest, " ")
@@ -88,6 +89,11 @@ func TestOnlyTheOwnerLeadsToAnAddressAndRestrictsIt(t *testing.T) {
 				}
 			}
 			got = append(got, name)
+		}
+		for key := range owners {
+			if key.Map == "hairpins" {
+				delete(owners, key)
+			}
 		}
 		if slices.Sort(got); !slices.Equal(got, test.want) || len(conflicts) != test.conflicts || len(owners) != len(got)-strings.Count(strings.Join(got, " "), "guarded") {
 			t.Errorf("%s: %q, want %q; conflicts %v, owners %v", test.rule, got, test.want, conflicts, owners)
@@ -177,6 +183,40 @@ func TestTheOldestServiceOwnsAKeyThatSeveralWant(t *testing.T) {
 					t.Errorf("%s: %s is added before it is deleted", test.rule, element)
 				}
 			}
+		}
+	}
+}
+
+// A pod that is an endpoint of several services is a hairpin as long as it is one of any.
+func TestServicesShareTheHairpinOfAnEndpoint(t *testing.T) {
+	fake, table, owners := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
+	part := func(name string) ruleset.Part {
+		return ruleset.Part{
+			Service: services.Key{Namespace: "shop", Name: name},
+			Elements: map[ruleset.Key]ruleset.Element{
+				{Map: "hairpins", Fields: "10.244.0.5 . 10.244.0.5"}: {Verdict: "jump mark-for-masquerade"},
+			},
+		}
+	}
+	a, b := part("a"), part("b")
+	for i, step := range []struct {
+		change ruleset.Change
+		there  bool
+	}{{ruleset.Change{After: a}, true}, {ruleset.Change{After: b}, true}, {ruleset.Change{Before: a}, true}, {ruleset.Change{Before: b}, false}} {
+		tx := fake.NewTransaction()
+		if i == 0 {
+			table.Create(tx)
+		}
+		for _, c := range table.Change(tx, owners, &ruleset.Stale{}, step.change) {
+			if c.Key.Map == "hairpins" {
+				t.Errorf("step %d: conflict %v", i, c)
+			}
+		}
+		if err := fake.Run(context.Background(), tx); err != nil {
+			t.Errorf("step %d: %v", i, err)
+		}
+		if there := strings.Contains(fake.Dump(), "hairpins { 10.244.0.5 . 10.244.0.5 : jump mark-for-masquerade }"); there != step.there {
+			t.Errorf("step %d: the hairpin is there: %t", i, there)
 		}
 	}
 }

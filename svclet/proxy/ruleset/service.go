@@ -56,7 +56,8 @@ type Part struct {
 	// Chains have their rules, and Sets their timeouts in seconds, by name.
 	Chains map[string][]string
 	Sets   map[string]int32
-	// Elements are by cluster IP, external IP or node port, also of those without endpoints.
+	// Elements are by cluster IP, external IP or node port, also of those without endpoints,
+	// and the hairpins of endpoints.
 	// Other services may want the same keys: see [Owners].
 	Elements map[Key]Element
 }
@@ -69,6 +70,8 @@ type Element struct {
 	// Verdict is that of the key's map or, without endpoints, of the map of closed keys.
 	Verdict string
 	Closed  bool
+	// Slots are the endpoints that the verdict leads to, if they have no chain.
+	Slots []string
 	// Guard is the verdict that drops what the source ranges do not allow; empty without them.
 	Guard string
 	// Datagrams are nil for other protocols than UDP, and without endpoints.
@@ -153,8 +156,11 @@ func (b *builder) build() {
 }
 
 // target is where the packets of an address go: to a chain or, without endpoints, to
-// the chain that ends them.
-type target struct{ chain, closed string }
+// the chain that ends them. The chain may be one that chooses a slot.
+type target struct {
+	chain, closed string
+	slots         []string
+}
 
 // leadTo adds an element for each address of the family, with a guard or without.
 func (b *builder) leadTo(name string, addresses []string, to target, guard string) {
@@ -175,20 +181,41 @@ func (b *builder) element(to target, address netip.Addr, port int32) Element {
 	if to.chain == "" {
 		return Element{Verdict: "goto " + to.closed, Closed: true}
 	}
-	return Element{Verdict: "goto " + to.chain, Datagrams: b.datagrams(address, port)}
+	return Element{Verdict: "goto " + to.chain, Slots: to.slots, Datagrams: b.datagrams(address, port)}
 }
 
-// internal adds the chain of connections from inside the cluster.
+// internal returns where connections from inside the cluster go.
 func (b *builder) internal() target {
 	local := ptr.Deref(b.service.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster) == corev1.ServiceInternalTrafficPolicyLocal
 	if !local {
-		return target{b.balance("service", eligible(b.near, anywhere)), rejectChain}
+		return b.choose("service", eligible(b.near, anywhere))
 	}
-	t := target{b.balance("local", eligible(b.all, onNode)), rejectChain}
+	t := b.choose("local", eligible(b.all, onNode))
 	if len(b.all) > 0 {
 		t.closed = dropChain // there are endpoints, on other nodes
 	}
 	return t
+}
+
+// choose returns where a cluster IP's connections to endpoints go: to slots, or to a chain,
+// which it adds, if they are many, or clients stay with one.
+func (b *builder) choose(kind string, endpoints []endpoint) target {
+	if b.sticky() || len(endpoints) > maxSlots || len(endpoints) == 0 {
+		return target{chain: b.balance(kind, endpoints), closed: rejectChain}
+	}
+	t := target{chain: choiceChain(len(endpoints)), closed: rejectChain}
+	for _, e := range endpoints {
+		t.slots = append(t.slots, e.value())
+		b.addHairpin(e)
+	}
+	return t
+}
+
+// addHairpin replaces the client's address in connections of an endpoint to itself.
+func (b *builder) addHairpin(e endpoint) {
+	if !e.remote {
+		b.Elements[Key{hairpins, fmt.Sprintf("%s . %s", e.address, e.address)}] = Element{Verdict: "jump " + masqueradeChain}
+	}
 }
 
 // external adds the chain of connections from outside the cluster. With the policy
@@ -241,42 +268,53 @@ func (b *builder) loadBalancerIPs() []string {
 }
 
 // balance adds a chain that sends each connection to one of the endpoints, with the same
-// probability, and the endpoints' chains. Without endpoints the name is empty.
+// probability. Without endpoints the name is empty.
 func (b *builder) balance(kind string, endpoints []endpoint) string {
 	if len(endpoints) == 0 {
 		return ""
 	}
 	name := b.name(kind, "")
-	var rules, chains []string
+	var rules, targets []string
 	for _, e := range endpoints {
-		chain := b.toEndpoint(e)
+		b.addHairpin(e)
 		if b.sticky() {
+			chain := b.toEndpoint(e)
 			rules = append(rules, fmt.Sprintf("%s @%s goto %s", b.ip("saddr"), b.affinity(e), chain))
+			targets = append(targets, "goto "+chain)
+		} else {
+			targets = append(targets, b.translate(e))
 		}
-		chains = append(chains, chain)
 	}
-	b.Chains[name] = append(rules, choose(chains)...)
+	switch {
+	case len(endpoints) <= maxChoiceRules:
+		rules = append(rules, choose(targets)...)
+	case b.sticky():
+		rules = append(rules, fmt.Sprintf("numgen random mod %d vmap { %s }", len(targets), numbered(targets)))
+	default:
+		for i, e := range endpoints {
+			targets[i] = e.value()
+		}
+		rules = append(rules, fmt.Sprintf("meta l4proto %s dnat %s to numgen random mod %d map { %s }", b.proto, Protocol(b.family), len(targets), numbered(targets)))
+	}
+	b.Chains[name] = rules
 	return name
 }
 
-// maxChoiceRules is up to how many endpoints each has a rule that chooses it. For more, the
-// chains are in a map, which costs a packet less but a transaction more: the kernel
+// translate returns the rule that sends a connection to an endpoint.
+func (b *builder) translate(e endpoint) string {
+	return fmt.Sprintf("meta l4proto %s dnat to %s", b.proto, e)
+}
+
+// maxChoiceRules is up to how many endpoints of a chain each has a rule that chooses it. More
+// are in a map, which costs a packet less but a transaction more: the kernel
 // goes through all that a transaction has for each map without a name.
 const maxChoiceRules = 8
 
-// choose returns the rules that go to one of the chains, each with the same probability.
-func choose(chains []string) []string {
-	if len(chains) > maxChoiceRules {
-		verdicts := make([]string, len(chains))
-		for i, chain := range chains {
-			verdicts[i] = fmt.Sprintf("%d : goto %s", i, chain)
-		}
-		return []string{fmt.Sprintf("numgen random mod %d vmap { %s }", len(chains), strings.Join(verdicts, " , "))}
-	}
+// choose returns the rules that apply one of the targets, each with the same probability.
+func choose(targets []string) []string {
 	var rules []string
-	for i, chain := range chains {
-		text := "goto " + chain
-		if left := len(chains) - i; left > 1 { // of which the first one
+	for i, text := range targets {
+		if left := len(targets) - i; left > 1 { // of which the first one
 			text = fmt.Sprintf("numgen random mod %d 0 %s", left, text)
 		}
 		rules = append(rules, text)
@@ -284,21 +322,25 @@ func choose(chains []string) []string {
 	return rules
 }
 
+// numbered returns the elements of a map from numbers to values.
+func numbered(values []string) string {
+	elements := make([]string, len(values))
+	for i, value := range values {
+		elements[i] = fmt.Sprintf("%d : %s", i, value)
+	}
+	return strings.Join(elements, " , ")
+}
+
 // sticky reports whether a client's connections go to the same endpoint.
 func (b *builder) sticky() bool {
 	return b.service.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
 }
 
-// toEndpoint adds the chain of an endpoint, and returns its name.
+// toEndpoint adds the chain by which clients stay with an endpoint, and returns its name.
 func (b *builder) toEndpoint(e endpoint) string {
 	name := b.name("endpoint", fmt.Sprintf("/%s/%d", e.address, e.port))
-	// A pod that connects to itself through the service would answer itself directly.
-	rules := []string{fmt.Sprintf("%s %s jump %s", b.ip("saddr"), e.address, masqueradeChain)}
-	if b.sticky() {
-		b.Sets[b.affinity(e)] = timeoutOf(b.service)
-		rules = append(rules, fmt.Sprintf("update @%s { %s }", b.affinity(e), b.ip("saddr")))
-	}
-	b.Chains[name] = append(rules, fmt.Sprintf("meta l4proto %s dnat to %s", b.proto, e))
+	b.Sets[b.affinity(e)] = timeoutOf(b.service)
+	b.Chains[name] = []string{fmt.Sprintf("update @%s { %s }", b.affinity(e), b.ip("saddr")), b.translate(e)}
 	return name
 }
 

@@ -30,9 +30,29 @@ const (
 	closedPorts       = "closed-node-ports"
 	// guardedIPs are the addresses of load balancers with source ranges.
 	guardedIPs = "guarded-ips"
+	// hairpins are pairs of the same address: of endpoints that may be on this node, which
+	// would answer themselves directly when they reach themselves through a service. They may
+	// be addresses of the node itself, whose other connections to itself stay as they are.
+	hairpins = "hairpins"
 	// podRanges is the set of this node's ranges of pod addresses.
 	podRanges = "pod-ranges"
 )
+
+// maxSlots is up to how many endpoints a cluster IP has them in maps, and else in a chain. The
+// map of the slot 0 has an endpoint of each such address, that of the slot 1 a second one, and so
+// on; chains that all share choose a slot. So a change of endpoints only changes
+// elements: after new rules the kernel looks for loops in all rules of the table, which takes as
+// long as there are services.
+const maxSlots = 8
+
+// slotMap returns the name of the map of a slot.
+func slotMap(slot int) string { return fmt.Sprintf("endpoint-%d", slot) }
+
+// slotChain returns the name of the chain that leads to the endpoint in a slot.
+func slotChain(slot int) string { return fmt.Sprintf("to-endpoint-%d", slot) }
+
+// choiceChain returns the name of the chain that chooses one of the first n slots.
+func choiceChain(n int) string { return fmt.Sprintf("choose-of-%d", n) }
 
 const (
 	masqueradeChain = "mark-for-masquerade"
@@ -77,7 +97,22 @@ func (t Table) Create(tx *knftables.Transaction) map[string]int {
 	rule(tx, masqueradeChain, "meta mark set mark or "+masqueradeMark)
 	rule(tx, rejectChain, "reject")
 	rule(tx, dropChain, "drop")
+	t.createSlots(tx)
 	return t.createHooks(tx)
+}
+
+func (t Table) createSlots(tx *knftables.Transaction) {
+	ip := Protocol(t.Family)
+	address := t.addressType()
+	var verdicts []string
+	for slot := range maxSlots {
+		tx.Add(&knftables.Map{Name: slotMap(slot), Type: address + " . inet_proto . inet_service : " + address + " . inet_service"})
+		tx.Add(&knftables.Chain{Name: slotChain(slot)})
+		rule(tx, slotChain(slot), fmt.Sprintf("meta l4proto { tcp, udp, sctp } dnat %s to %s daddr . meta l4proto . th dport map @%s", ip, ip, slotMap(slot)))
+		verdicts = append(verdicts, fmt.Sprintf("%d : goto %s", slot, slotChain(slot)))
+		tx.Add(&knftables.Chain{Name: choiceChain(slot + 1)})
+		rule(tx, choiceChain(slot+1), fmt.Sprintf("numgen random mod %d vmap { %s }", slot+1, strings.Join(verdicts, " , ")))
+	}
 }
 
 func (t Table) createMaps(tx *knftables.Transaction) {
@@ -88,6 +123,7 @@ func (t Table) createMaps(tx *knftables.Transaction) {
 	for _, name := range []string{nodePorts, closedPorts} {
 		tx.Add(&knftables.Map{Name: name, Type: port})
 	}
+	tx.Add(&knftables.Map{Name: hairpins, Type: t.addressType() + " . " + t.addressType() + " : verdict"})
 	tx.Add(&knftables.Set{Name: podRanges, Type: t.addressType(), Flags: []knftables.SetFlag{knftables.IntervalFlag}})
 	for _, cidr := range t.PodRanges {
 		if strings.Contains(cidr, ":") == (t.Family == corev1.IPv6Protocol) {
@@ -141,6 +177,7 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 	hook("nat-output", knftables.NATType, knftables.OutputHook, "-100",
 		address+clusterIPs, address+externalIPs, toNode+port+nodePorts)
 	hook("nat-postrouting", knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority,
+		fmt.Sprintf("ct status dnat %s saddr . %s daddr vmap @%s", ip, ip, hairpins),
 		fmt.Sprintf("meta mark and %s == %s meta mark set mark xor %s masquerade fully-random", masqueradeMark, masqueradeMark, masqueradeMark))
 	closed, closedExternal := "ct state new "+address+closedIPs, "ct state new "+address+closedExternalIPs
 	hook("filter-input", knftables.FilterType, knftables.InputHook, knftables.FilterPriority,
@@ -226,7 +263,7 @@ func changeRules(tx *knftables.Transaction, c Change) {
 	}
 }
 
-// verdict is one of the table.
+// verdict is one of the table, or the endpoint in a slot.
 type verdict struct {
 	Key
 	text string
@@ -254,6 +291,9 @@ func (e Element) verdicts(k Key) []verdict {
 		case nodePorts:
 			k.Map = closedPorts
 		}
+	}
+	for slot, to := range e.Slots {
+		all = append(all, verdict{Key{slotMap(slot), k.Fields}, to})
 	}
 	return append(all, verdict{k, e.Verdict})
 }
