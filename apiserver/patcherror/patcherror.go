@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -68,9 +69,9 @@ func (e explained) UpdatedObject(ctx context.Context, current runtime.Object) (r
 //   - A JSON patch that cannot be applied is answered with 422 (KEP-2885), with
 //     the operation and the reason, which the library drops.
 //   - A server-side apply that does not match the schema, a value that cannot be
-//     decoded, a strategic merge patch with an invalid $patch, and a
-//     metadata.resourceVersion that is not a number are answered with 400. The
-//     library answers with an internal error.
+//     decoded, a strategic merge patch with an invalid directive, or with an element
+//     that does not fit the list, and a metadata.resourceVersion that is not a number
+//     are answered with 400. The library answers with an internal error.
 //
 // Other errors stay as they are.
 func Explain(ctx context.Context, err error, current runtime.Object) error {
@@ -81,7 +82,7 @@ func Explain(ctx context.Context, err error, current runtime.Object) error {
 	var answered apierrors.APIStatus
 	if !errors.As(err, &answered) {
 		if isClientError(err.Error()) {
-			return apierrors.NewBadRequest(err.Error())
+			return apierrors.NewBadRequest(shown(err.Error()))
 		}
 		return err
 	}
@@ -112,9 +113,37 @@ const (
 	unknownDirective = "unknown patch type: "
 )
 
+// These begin the errors of strategic merge patches of which an element or a directive
+// does not fit the object. After the colon follow elements of the object, which may be
+// secret.
+const (
+	noMergeKey       = "map: map["
+	wrongDirective   = "expected a "
+	wrongOrder       = "The order in patch list:"
+	wrongOrderItem   = "value for key "
+	differentTypes   = "list element types are not identical: "
+	wrongElementType = "invalid element type in merging list:"
+	unknownField     = "unable to find api field "
+)
+
 // isClientError reports whether the text is that of an error of a client's patch.
 func isClientError(text string) bool {
-	return strings.HasPrefix(text, untypedPatch) || strings.Contains(text, undecodableValue) || strings.HasPrefix(text, unknownDirective)
+	if strings.Contains(text, undecodableValue) {
+		return true
+	}
+	beginnings := []string{untypedPatch, unknownDirective, noMergeKey, wrongDirective, wrongOrder, wrongOrderItem, differentTypes, wrongElementType, unknownField}
+	return slices.ContainsFunc(beginnings, func(beginning string) bool { return strings.HasPrefix(text, beginning) })
+}
+
+// shown returns the text of a client's error without the elements of the object, on one
+// line.
+func shown(text string) string {
+	for _, beginning := range []string{differentTypes, wrongElementType} {
+		if strings.HasPrefix(text, beginning) {
+			return strings.TrimRight(beginning, ": ")
+		}
+	}
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // decodeError returns why an object cannot be decoded. The message of the cause

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -96,5 +97,26 @@ func TestExplain(t *testing.T) {
 				t.Errorf("got %#v, want code %d and %q", got, test.code, test.message)
 			}
 		})
+	}
+}
+
+func TestAStrategicMergePatchThatDoesNotFitIsABadRequest(t *testing.T) {
+	current := `{"metadata":{"finalizers":["c"]},"spec":{"template":{"spec":{"containers":[{"name":"a","image":"secret"}]}}}}`
+	for patch, message := range map[string]string{
+		`{"spec":{"template":{"spec":{"containers":[{"image":"x"}]}}}}`:         "map: map[image:x] does not contain declared merge key: name",
+		`{"spec":{"template":{"spec":{"containers":[5]}}}}`:                     "list element types are not identical",
+		`{"metadata":{"$setElementOrder/finalizers":1}}`:                        "expected a []interface {}, but received a int64",
+		`{"metadata":{"$setElementOrder/finalizers":["a"],"finalizers":["b"]}}`: "The order in patch list: [b] doesn't match $setElementOrder list: [a]",
+		`{"$setElementOrder/":["a"]}`:                                           `unable to find api field in struct Deployment for the json field ""`,
+	} {
+		_, err := strategicpatch.StrategicMergePatch([]byte(current), []byte(patch), appsv1.Deployment{})
+		if err == nil {
+			t.Errorf("%s fits", patch)
+			continue
+		}
+		got := Explain(WithPatch(t.Context(), types.StrategicMergePatchType, []byte(patch)), err, &appsv1.Deployment{})
+		if !apierrors.IsBadRequest(got) || got.Error() != message {
+			t.Errorf("%s: got %v, want a bad request: %s", patch, got, message)
+		}
 	}
 }
