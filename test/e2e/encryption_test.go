@@ -13,10 +13,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/proto"
+	kmstypes "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2/v2"
 	kms "k8s.io/kms/pkg/service"
 
 	"svc.dev/svc/test/launch"
@@ -75,18 +78,41 @@ func encryptionConfig(providers string) string {
 // the key.
 func (e *encrypted) stored(ctx context.Context) map[string]string {
 	GinkgoHelper()
+	values := map[string]string{}
+	for name, head := range e.values(ctx) {
+		if parts := bytes.SplitN(head, []byte(":"), 6); len(parts) == 6 {
+			head = bytes.Join(parts[:5], []byte(":"))
+		}
+		values[name] = string(head[:min(len(head), 40)])
+	}
+	return values
+}
+
+// kmsKeys returns the IDs of the keys of the KMS plugin with which the secrets in etcd are encrypted.
+func (e *encrypted) kmsKeys(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	ids := map[string]string{}
+	for name, value := range e.values(ctx) {
+		sealed, ok := bytes.CutPrefix(value, []byte("k8s:enc:kms:v2:test:"))
+		Expect(ok).To(BeTrue(), name)
+		var object kmstypes.EncryptedObject
+		Expect(proto.Unmarshal(sealed, &object)).To(Succeed())
+		ids[name] = object.KeyID
+	}
+	return ids
+}
+
+// values returns the values of all secrets in etcd, by their names.
+func (e *encrypted) values(ctx context.Context) map[string][]byte {
+	GinkgoHelper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix:" + filepath.Join(e.dir, "data", "etcd", "etcd.sock")}, DialTimeout: launch.Patience})
 	Expect(err).NotTo(HaveOccurred())
 	defer etcd.Close()
 	response, err := etcd.Get(ctx, "/registry/secrets/", clientv3.WithPrefix())
 	Expect(err).NotTo(HaveOccurred())
-	values := map[string]string{}
+	values := map[string][]byte{}
 	for _, kv := range response.Kvs {
-		head := kv.Value
-		if parts := bytes.SplitN(head, []byte(":"), 6); len(parts) == 6 {
-			head = bytes.Join(parts[:5], []byte(":"))
-		}
-		values[filepath.Base(string(kv.Key))] = string(head[:min(len(head), 40)])
+		values[filepath.Base(string(kv.Key))] = kv.Value
 	}
 	return values
 }
@@ -206,16 +232,42 @@ var _ = Describe("encryption at rest", func() {
 		stop = plugin.serve(socket)
 		Eventually(e.out("", "get", "secret", "sealed", "-o", "jsonpath={.data.a}")).Should(Equal("Yg=="))
 
-		By("rotating the key of the plugin")
 		stop()
-		plugin.keyID = "2"
-		stop = plugin.serve(socket)
-		defer stop()
+	})
+
+	It("uses the new key of a KMS plugin while the server runs, and rewrites what the earlier one encrypts", func(ctx SpecContext) {
+		e := newEncrypted(ctx)
+		socket := filepath.Join(e.dir, "kms.sock")
+		plugin := newPlugin("1")
+		defer plugin.serve(socket)()
+		providers := "{kms: {apiVersion: v2, name: test, endpoint: 'unix://" + socket + "', timeout: 10s}}"
 		e.restart(ctx, providers)
-		e.run("create", "secret", "generic", "later", "--from-literal=a=b")
-		Expect(e.rewrite(ctx, "--resource=secrets")).To(MatchRegexp(`secrets +2 +1\n`), "the secret of the first key is stale")
+		e.run("create", "secret", "generic", "earlier", "--from-literal=a=b")
+		Expect(e.kmsKeys(ctx)).To(Equal(map[string]string{"earlier": "1"}))
+
+		By("changing the key of the plugin")
+		plugin.use("2")
+		Eventually(func() string {
+			status, body, err := e.server.Get(ctx, "/readyz") // asks the plugin every 20 seconds
+			Expect(err).NotTo(HaveOccurred())
+			Expect(status).To(Equal(200), body)
+			e.run("create", "secret", "generic", "later", "--from-literal=a=c")
+			defer e.run("delete", "secret", "later")
+			return e.kmsKeys(ctx)["later"]
+		}).Should(Equal("2"))
+		e.run("create", "secret", "generic", "later", "--from-literal=a=c")
+		Expect(e.kmsKeys(ctx)).To(Equal(map[string]string{"earlier": "1", "later": "2"}))
+		Expect(e.field("{.data.a}", "secret", "earlier")).To(Equal("Yg=="))
+
+		Expect(e.rewrite(ctx, "--resource=secrets")).To(MatchRegexp(`secrets +2 +1\n`))
+		Expect(e.kmsKeys(ctx)).To(Equal(map[string]string{"earlier": "2", "later": "2"}))
 		Expect(e.rewrite(ctx, "--resource=secrets")).To(MatchRegexp(`secrets +2 +0\n`))
-		Expect(e.field("{.data.a}", "secret", "sealed")).To(Equal("Yg=="))
+
+		By("removing the earlier key from the plugin")
+		plugin.remove("1")
+		e.restart(ctx, providers) // which has no decrypted keys in memory
+		Expect(e.field("{.data.a}", "secret", "earlier")).To(Equal("Yg=="))
+		Expect(e.field("{.data.a}", "secret", "later")).To(Equal("Yw=="))
 	})
 
 	DescribeTable("refuses a bad configuration with one line", func(ctx SpecContext, config, want string) {
@@ -236,13 +288,22 @@ var _ = Describe("encryption at rest", func() {
 	)
 })
 
-// plugin is a KMS plugin with one key, which has an ID.
+// plugin is a KMS plugin with keys, by their IDs.
 type plugin struct {
-	cipher.AEAD
-	keyID string
+	mu      sync.Mutex
+	current string
+	keys    map[string]cipher.AEAD
 }
 
-func newPlugin(keyID string) plugin {
+func newPlugin(keyID string) *plugin {
+	GinkgoHelper()
+	p := &plugin{keys: map[string]cipher.AEAD{}}
+	p.use(keyID)
+	return p
+}
+
+// use makes the plugin encrypt with a new key.
+func (p *plugin) use(keyID string) {
 	GinkgoHelper()
 	secret := make([]byte, 32)
 	_, err := rand.Read(secret)
@@ -251,11 +312,33 @@ func newPlugin(keyID string) plugin {
 	Expect(err).NotTo(HaveOccurred())
 	aead, err := cipher.NewGCM(block)
 	Expect(err).NotTo(HaveOccurred())
-	return plugin{aead, keyID}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.current, p.keys[keyID] = keyID, aead
+}
+
+// remove removes a key.
+func (p *plugin) remove(keyID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.keys, keyID)
+}
+
+// key returns a key, by default the current one, with its ID.
+func (p *plugin) key(id string) (string, cipher.AEAD, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if id == "" {
+		id = p.current
+	}
+	if p.keys[id] == nil {
+		return "", nil, fmt.Errorf("there is no key %q", id)
+	}
+	return id, p.keys[id], nil
 }
 
 // serve serves the plugin at a socket until stop is called.
-func (p plugin) serve(socket string) (stop func()) {
+func (p *plugin) serve(socket string) (stop func()) {
 	GinkgoHelper()
 	if err := os.Remove(socket); !os.IsNotExist(err) {
 		Expect(err).NotTo(HaveOccurred())
@@ -271,20 +354,29 @@ func (p plugin) serve(socket string) (stop func()) {
 }
 
 // Status implements the service.
-func (p plugin) Status(context.Context) (*kms.StatusResponse, error) {
-	return &kms.StatusResponse{Version: "v2", Healthz: "ok", KeyID: p.keyID}, nil
+func (p *plugin) Status(context.Context) (*kms.StatusResponse, error) {
+	id, _, err := p.key("")
+	return &kms.StatusResponse{Version: "v2", Healthz: "ok", KeyID: id}, err
 }
 
 // Encrypt implements the service.
-func (p plugin) Encrypt(_ context.Context, _ string, data []byte) (*kms.EncryptResponse, error) {
-	nonce := make([]byte, p.NonceSize())
+func (p *plugin) Encrypt(_ context.Context, _ string, data []byte) (*kms.EncryptResponse, error) {
+	id, key, err := p.key("")
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, key.NonceSize())
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, err
 	}
-	return &kms.EncryptResponse{Ciphertext: p.Seal(nonce, nonce, data, nil), KeyID: p.keyID}, nil
+	return &kms.EncryptResponse{Ciphertext: key.Seal(nonce, nonce, data, nil), KeyID: id}, nil
 }
 
 // Decrypt implements the service.
-func (p plugin) Decrypt(_ context.Context, _ string, req *kms.DecryptRequest) ([]byte, error) {
-	return p.Open(nil, req.Ciphertext[:p.NonceSize()], req.Ciphertext[p.NonceSize():], nil)
+func (p *plugin) Decrypt(_ context.Context, _ string, req *kms.DecryptRequest) ([]byte, error) {
+	_, key, err := p.key(req.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	return key.Open(nil, req.Ciphertext[:key.NonceSize()], req.Ciphertext[key.NonceSize():], nil)
 }
