@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -42,33 +43,47 @@ type joinCommand struct {
 
 // errors returns what is wrong with the flags, given the others.
 func (j joinCommand) errors(token jointoken.Token, kubeconfig bool) []error {
-	var errs []error
-	if !j.print {
-		if j.server != "" {
-			errs = append(errs, errors.New("--server needs --print-join-command"))
-		}
-		if j.domain != "" {
-			errs = append(errs, errors.New("--group-domain needs --print-join-command"))
-		}
-		return errs
+	flag := j.flag()
+	if flag == "" {
+		return nil
 	}
+	var errs []error
 	if j.domain != "" {
 		if err := groupdomain.Validate(j.domain); err != nil {
 			errs = append(errs, fmt.Errorf("--group-domain: %w", err))
 		}
 	}
 	if kubeconfig {
-		errs = append(errs, errors.New("--print-join-command excludes --print-kubeconfig: leave one of them out"))
+		errs = append(errs, errors.New(flag+" excludes --print-kubeconfig: leave one of them out"))
 	}
 	for _, usage := range jointoken.Usages() {
 		if !slices.Contains(token.Usages, usage) {
-			errs = append(errs, fmt.Errorf("--print-join-command: a machine joins with a token that has the usage %s: add it to --usages", usage))
+			errs = append(errs, fmt.Errorf("%s: a machine joins with a token that has the usage %s: add it to --usages", flag, usage))
 		}
 	}
 	if server, err := url.Parse(j.server); j.server != "" && (err != nil || server.Scheme != "https" || server.Host == "") {
 		errs = append(errs, fmt.Errorf("--server: invalid URL %q: must be like https://HOST:6443", j.server))
 	}
 	return errs
+}
+
+// flag returns the first of the flags that is set, or "".
+func (j joinCommand) flag() string {
+	switch {
+	case j.print:
+		return "--print-join-command"
+	case j.server != "":
+		return "--server"
+	case j.domain != "":
+		return "--group-domain"
+	}
+	return ""
+}
+
+// joins reports whether a machine can join by a token: it verifies the cluster by the
+// token's signature, and authenticates with it.
+func joins(token jointoken.Token) bool {
+	return !slices.ContainsFunc(jointoken.Usages(), func(usage string) bool { return !slices.Contains(token.Usages, usage) })
 }
 
 // prepare publishes the cluster's information, by which machines verify the cluster,
@@ -98,6 +113,21 @@ func (j joinCommand) prepare(ctx context.Context, client kubernetes.Interface, c
 		line += " --ca-cert-hash " + jointoken.Pin(certificate)
 	}
 	return []byte(line + "\n"), nil
+}
+
+// note returns what is printed besides a token: until when a machine joins with it, and by
+// which command; or why there is none, unless a flag asks for it.
+func (j joinCommand) note(ctx context.Context, client kubernetes.Interface, config *rest.Config, token jointoken.Token) (string, error) {
+	command, err := j.prepare(ctx, client, config, token)
+	switch {
+	case err != nil && j.flag() != "":
+		return "", err
+	case err != nil:
+		return fmt.Sprintf("\nThere is no command by which a machine joins with the token: %v\n", err), nil
+	case token.Expires.IsZero():
+		return fmt.Sprintf("\nA machine joins with the token by this command:\n\n  %s", command), nil
+	}
+	return fmt.Sprintf("\nUntil %s a machine joins with the token by this command:\n\n  %s", token.Expires.Format(time.RFC3339), command), nil
 }
 
 // advertised returns the URL at which other machines reach the API server: that of the

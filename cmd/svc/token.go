@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -50,8 +48,10 @@ func newTokenCreate(clock clock.PassiveClock) *cobra.Command {
 		Short: "Create a token and print it",
 		Long: `Create a token and print it. Without TOKEN, which has the form ID.KEY, it is random.
 
-A machine becomes a node by the command that --print-join-command prints, or with the
-output of --print-kubeconfig as its bootstrap kubeconfig.`,
+The command by which a machine joins the cluster with the token is printed to standard
+error, or with --print-join-command to standard output, instead of the token. It publishes the
+config map cluster-info in kube-public, by which machines verify the cluster. A machine also joins
+with the output of --print-kubeconfig as its bootstrap kubeconfig.`,
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&ttl, "ttl", defaultTTL, "How long the token is valid, at least 1s. 0 is without end.")
@@ -61,9 +61,9 @@ output of --print-kubeconfig as its bootstrap kubeconfig.`,
 			", and with --group-domain "+fleetaddress.BootstrapGroup+".")
 	flags.StringVar(&token.Description, "description", "", "What the token is for, in words.")
 	flags.BoolVar(&kubeconfig, "print-kubeconfig", false, "Print a kubeconfig with the token rather than the token.")
-	flags.BoolVar(&join.print, "print-join-command", false, "Print the command by which a machine joins the cluster, rather than the token.")
-	flags.StringVar(&join.domain, "group-domain", "", "With --print-join-command: the group domain of the fleet behind the cluster that the machine joins, rather than the cluster itself.")
-	flags.StringVar(&join.server, "server", "", "With --print-join-command: the API server's URL for the machine. The default is the address that the API server advertises.")
+	flags.BoolVar(&join.print, "print-join-command", false, "Print only the command by which a machine joins the cluster, to standard output.")
+	flags.StringVar(&join.domain, "group-domain", "", "The group domain of the fleet behind the cluster that the machine joins, rather than the cluster itself.")
+	flags.StringVar(&join.server, "server", "", "The API server's URL for the machine. The default is the address that the API server advertises.")
 	connection := connectionFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) (err error) {
 		if len(args) > 1 {
@@ -92,7 +92,7 @@ output of --print-kubeconfig as its bootstrap kubeconfig.`,
 		if ttl > 0 {
 			token.Expires = clock.Now().Add(ttl)
 		}
-		return createToken(cmd.Context(), cmd.OutOrStdout(), connection, token, kubeconfig, join)
+		return createToken(cmd, connection, token, kubeconfig, join)
 	}
 	return cmd
 }
@@ -119,18 +119,21 @@ func tokenErrors(token jointoken.Token, ttl time.Duration, kubeconfig bool) []er
 	return errs
 }
 
-func createToken(ctx context.Context, out io.Writer, connection *connection, token jointoken.Token, kubeconfig bool, join joinCommand) error {
+func createToken(cmd *cobra.Command, connection *connection, token jointoken.Token, kubeconfig bool, join joinCommand) error {
+	ctx := cmd.Context()
 	client, config, err := connection.client()
 	if err != nil {
 		return err
 	}
-	printed := []byte(token.String() + "\n")
+	printed, note := []byte(token.String()+"\n"), ""
 	// Before the token exists, so that an error leaves none.
 	switch {
 	case kubeconfig:
 		printed, err = kubeconfigOf(config, "node-bootstrap", &clientcmdapi.AuthInfo{Token: token.String()})
 	case join.print:
 		printed, err = join.prepare(ctx, client, config, token)
+	case joins(token):
+		note, err = join.note(ctx, client, config, token)
 	}
 	if err != nil {
 		return err
@@ -142,7 +145,10 @@ func createToken(ctx context.Context, out io.Writer, connection *connection, tok
 	if err != nil {
 		return fmt.Errorf("create the token's secret: %w", err)
 	}
-	_, err = out.Write(printed)
+	if _, err := cmd.OutOrStdout().Write(printed); err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(cmd.ErrOrStderr(), note)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -82,6 +83,22 @@ var _ = Describe("svc token", func() {
 			g.Expect(info.status).To(Equal(200), "every client may read it")
 			Expect(info.body).To(ContainSubstring("certificate-authority-data"))
 		}).Should(Succeed())
+	})
+
+	It("prints the command beside the token, or why there is none", func(ctx SpecContext) {
+		out, errOut, err := runSVC(ctx, "token", "create", "--server="+server.Config.Host)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(MatchRegexp(`\A[a-z0-9]{6}\.[a-z0-9]{16}\n\z`))
+		Expect(errOut).To(MatchRegexp(`\A\nUntil \S+Z a machine joins with the token by this command:\n\n` +
+			"  svclet join " + regexp.QuoteMeta(server.Config.Host) + " --token " + regexp.QuoteMeta(strings.TrimSpace(out)) + ` --ca-cert-hash sha256:[0-9a-f]{64}\n\z`))
+
+		_, errOut, err = runSVC(ctx, "token", "create", "--ttl=0")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(errOut).To(Or(HavePrefix("\nThere is no command by which a machine joins with the token: the API server is not reachable from other machines: "),
+			HavePrefix("\nA machine joins with the token by this command:\n")), "as this machine has a bridge of pods or not")
+		_, errOut, err = runSVC(ctx, "token", "create", "--usages=signing")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(errOut).To(BeEmpty())
 	})
 
 	It("does not authenticate with a token of another key, nor with one for signing only", func(ctx SpecContext) {
