@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/component-helpers/storage/ephemeral"
+	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
 )
 
 // audience returns an error unless a volume of the pod needs a token for the audience, or
@@ -70,26 +72,39 @@ func (p *plugin) needsToken(ctx context.Context, pod *corev1.Pod, audience strin
 	return false, errors.Join(errs...)
 }
 
-// driver returns the CSI driver of a volume, or nil if it has none.
+// driver returns the CSI driver of a volume, or nil if it has none. A volume of a cloud's own
+// type has the driver to which Kubernetes has migrated it.
 func (p *plugin) driver(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (*storagev1.CSIDriver, error) {
-	claim := ""
-	switch {
+	var volume *corev1.PersistentVolume
+	var err error
+	switch translator := csitranslation.New(); {
 	case v.CSI != nil:
 		return p.client.StorageV1().CSIDrivers().Get(ctx, v.CSI.Driver, metav1.GetOptions{})
 	case v.Ephemeral != nil:
-		claim = ephemeral.VolumeClaimName(pod, v)
+		volume, err = p.volume(ctx, pod.Namespace, ephemeral.VolumeClaimName(pod, v))
 	case v.PersistentVolumeClaim != nil:
-		claim = v.PersistentVolumeClaim.ClaimName
-	default:
-		return nil, nil
+		volume, err = p.volume(ctx, pod.Namespace, v.PersistentVolumeClaim.ClaimName)
+	case translator.IsInlineMigratable(v):
+		volume, err = translator.TranslateInTreeInlineVolumeToCSI(klog.FromContext(ctx), v, pod.Namespace)
 	}
-	stored, err := p.client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, claim, metav1.GetOptions{})
+	if err != nil || volume == nil || volume.Spec.CSI == nil {
+		return nil, err
+	}
+	return p.client.StorageV1().CSIDrivers().Get(ctx, volume.Spec.CSI.Driver, metav1.GetOptions{})
+}
+
+// volume returns the volume of a claim, as one of its CSI driver if Kubernetes has migrated it.
+func (p *plugin) volume(ctx context.Context, namespace, claim string) (*corev1.PersistentVolume, error) {
+	stored, err := p.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, claim, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
 	volume, err := p.client.CoreV1().PersistentVolumes().Get(ctx, stored.Spec.VolumeName, metav1.GetOptions{})
-	if err != nil || volume.Spec.CSI == nil {
+	if err != nil {
 		return nil, err
 	}
-	return p.client.StorageV1().CSIDrivers().Get(ctx, volume.Spec.CSI.Driver, metav1.GetOptions{})
+	if translator := csitranslation.New(); translator.IsPVMigratable(volume) {
+		return translator.TranslateInTreePVToCSI(klog.FromContext(ctx), volume)
+	}
+	return volume, nil
 }

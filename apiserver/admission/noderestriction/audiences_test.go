@@ -32,19 +32,27 @@ func TestANodeRequestsTokensForTheAudiencesOfItsPodsOnly(t *testing.T) {
 		}
 		return p
 	}
-	bound := func(name string) *corev1.PersistentVolumeClaim {
-		return &corev1.PersistentVolumeClaim{ObjectMeta: meta("ns", name), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}}
+	bound := func(name, volume string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: meta("ns", name), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: volume}}
+	}
+	disk := &corev1.GCEPersistentDiskVolumeSource{PDName: "disk"}
+	driver := func(name, audience string) *storagev1.CSIDriver {
+		return &storagev1.CSIDriver{ObjectMeta: meta("", name), Spec: storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: audience}}}}
 	}
 	client := fake.NewClientset(
 		with("projected", projected(""), projected("vault")),
 		with("claimed", claim("data")), with("inline", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}),
 		with("generic", corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}),
 		with("lost", claim("none"), projected("vault")), with("plain"),
-		bound("data"), bound("generic-v"),
+		with("migrated-claim", claim("disk")), with("migrated-inline", corev1.VolumeSource{GCEPersistentDisk: disk}),
+		bound("data", "pv"), bound("generic-v", "pv"), bound("disk", "disk"),
 		&corev1.PersistentVolume{ObjectMeta: meta("", "pv"), Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
 			CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"},
 		}}},
-		&storagev1.CSIDriver{ObjectMeta: meta("", "d"), Spec: storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: "storage"}}}})
+		&corev1.PersistentVolume{ObjectMeta: meta("", "disk"), Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeSource: corev1.PersistentVolumeSource{GCEPersistentDisk: disk},
+		}},
+		driver("d", "storage"), driver("pd.csi.storage.gke.io", "cloud"))
 	may := authorizer.AuthorizerFunc(func(_ context.Context, attrs authorizer.Attributes) (authorizer.Decision, string, error) {
 		if attrs.GetVerb() == "request-serviceaccounts-token-audience" && attrs.GetAPIGroup() == "" && attrs.GetResource() == "granted" &&
 			attrs.GetNamespace() == "ns" && attrs.GetName() == "account" && attrs.GetUser().GetName() == "system:node:a" {
@@ -69,6 +77,9 @@ func TestANodeRequestsTokensForTheAudiencesOfItsPodsOnly(t *testing.T) {
 		{rule: "of the driver of a claim", pod: "claimed", audiences: []string{"storage"}},
 		{rule: "of the driver of an inline volume", pod: "inline", audiences: []string{"storage"}},
 		{rule: "of the driver of an ephemeral volume", pod: "generic", audiences: []string{"storage"}},
+		{rule: "of the driver to which the volume of a claim is migrated", pod: "migrated-claim", audiences: []string{"cloud"}},
+		{rule: "of the driver to which an inline volume is migrated", pod: "migrated-inline", audiences: []string{"cloud"}},
+		{rule: "not of the driver to which the volume of a claim is migrated", pod: "migrated-claim", audiences: []string{"storage"}, want: missing("storage")},
 		{rule: "of no driver", pod: "claimed", audiences: []string{"vault"}, want: missing("vault")},
 		{rule: "of a volume beside a claim that does not exist", pod: "lost", audiences: []string{"vault"}},
 		{rule: "of a claim that does not exist", pod: "lost", audiences: []string{"storage"},
