@@ -73,7 +73,7 @@ func validateAllocation(path *field.Path, c *resourcev1.ResourceClaim) field.Err
 		return slices.Concat(
 			resource.RequiredOneOf(at.Child("source"), conf.Source, resourcev1.AllocationConfigSourceClaim, resourcev1.AllocationConfigSourceClass),
 			validateRequestNames(at.Child("requests"), conf.Requests, names),
-			validateConfiguration(at, &conf.DeviceConfiguration))
+			validateConfiguration(at, &conf.DeviceConfiguration, false))
 	})...)
 	if a.NodeSelector != nil {
 		errs = append(errs, podspec.ValidateNodeSelector(a.NodeSelector, path.Child("nodeSelector"))...)

@@ -3,6 +3,7 @@ package devices
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -27,7 +28,7 @@ func validateClaim(path *field.Path, spec *resourcev1.ResourceClaimSpec) field.E
 			return validateConstraint(at, c, names)
 		}),
 		each(path.Child("config"), claim.Config, resourcev1.DeviceConfigMaxSize, func(at *field.Path, c *resourcev1.DeviceClaimConfiguration) field.ErrorList {
-			return append(validateRequestNames(at.Child("requests"), c.Requests, names), validateConfiguration(at, &c.DeviceConfiguration)...)
+			return append(validateRequestNames(at.Child("requests"), c.Requests, names), validateConfiguration(at, &c.DeviceConfiguration, false)...)
 		}))
 }
 
@@ -166,13 +167,19 @@ func validateRequestName(path *field.Path, name string, names []string) field.Er
 	return errs
 }
 
-func validateConfiguration(path *field.Path, c *resourcev1.DeviceConfiguration) field.ErrorList {
+// validateConfiguration validates a configuration. Stored parameters may be of any size: the
+// limit is newer than the first version of the type.
+func validateConfiguration(path *field.Path, c *resourcev1.DeviceConfiguration, stored bool) field.ErrorList {
 	if c.Opaque == nil {
 		return field.ErrorList{field.Required(path.Child("opaque"), "")}
 	}
 	path = path.Child("opaque")
+	limit := resourcev1.OpaqueParametersMaxLength
+	if stored {
+		limit = math.MaxInt
+	}
 	errs := validateDriver(path.Child("driver"), c.Opaque.Driver)
-	return append(errs, validateParameters(path.Child("parameters"), c.Opaque.Parameters.Raw, resourcev1.OpaqueParametersMaxLength)...)
+	return append(errs, validateParameters(path.Child("parameters"), c.Opaque.Parameters.Raw, limit)...)
 }
 
 // validateParameters requires a JSON object.

@@ -29,13 +29,14 @@ var deviceClasses = resource.Type[*resourcev1.DeviceClass]{
 
 // validateClass validates a class, which replaces old unless that is nil. Selectors that
 // are all as they were are not compiled, so that a class which an earlier version of the
-// server has stored can be updated.
+// server has stored can be updated; parameters that are all as they were are not measured.
 func validateClass(c, old *resourcev1.DeviceClass) field.ErrorList {
 	path := field.NewPath("spec")
 	stored := old != nil && equality.Semantic.DeepEqual(c.Spec.Selectors, old.Spec.Selectors)
 	errs := validateSelectors(path.Child("selectors"), c.Spec.Selectors, stored)
+	stored = old != nil && equality.Semantic.DeepEqual(c.Spec.Config, old.Spec.Config)
 	errs = append(errs, each(path.Child("config"), c.Spec.Config, resourcev1.DeviceConfigMaxSize, func(at *field.Path, conf *resourcev1.DeviceClassConfiguration) field.ErrorList {
-		return validateConfiguration(at, &conf.DeviceConfiguration)
+		return validateConfiguration(at, &conf.DeviceConfiguration, stored)
 	})...)
 	if name := c.Spec.ExtendedResourceName; name != nil && !podspec.IsExtendedResource(corev1.ResourceName(*name)) {
 		errs = append(errs, field.Invalid(path.Child("extendedResourceName"), *name, "must be a valid extended resource name"))

@@ -46,6 +46,10 @@ spec:
 func TestDeviceClass(t *testing.T) {
 	const bad = `spec: {selectors: [{cel: {expression: 'gone'}}, {cel: {expression: 'true'}}]}`
 	refused := []string{"spec.selectors[0].cel.expression: Invalid value: \"gone\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'gone' (in container '')\n | gone\n | ^"}
+	long := `spec: {selectors: [{cel: {expression: '` + strings.Repeat("true || ", 1300) + `true'}}]}`
+	const dear = `spec: {selectors: [{cel: {expression: '[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, a + b + c + d + e + f > 0))))))'}}]}`
+	large := `spec: {config: [{opaque: {driver: a.example.com, parameters: {a: ` + strings.Repeat("b", 11_000) + `}}}]}`
+	tooLarge := []string{"spec.config[0].opaque.parameters: Too long: may not be more than 10240 bytes"}
 	resourcetest.Rules(t, deviceClasses, `
 metadata: {name: gpu}
 spec: {selectors: [{cel: {expression: 'device.driver == "a"'}}, {cel: {expression: 'true'}}]}
@@ -56,6 +60,15 @@ spec: {selectors: [{cel: {expression: 'device.driver == "a"'}}, {cel: {expressio
 		{Name: "an expression that was stored is not compiled", Change: bad + "\nmetadata: {labels: {a: b}}", Was: bad, Update: true},
 		{Name: "a stored expression is compiled when another one changes", Change: bad, Update: true, Want: refused,
 			Was: `spec: {selectors: [{cel: {expression: 'gone'}}, {cel: {expression: 'false'}}]}`},
+		{Name: "a stored expression that is too long is kept", Change: long + "\nmetadata: {labels: {a: b}}", Was: long, Update: true},
+		{Name: "an expression that becomes too long", Change: long, Update: true, Want: []string{"spec.selectors[0].cel.expression: Too long: may not be more than 10240 bytes"}},
+		{Name: "an expression that becomes too dear", Change: dear, Update: true, Want: []string{"spec.selectors[0].cel.expression: Forbidden: too complex, exceeds cost limit"}},
+		{Name: "a stored expression that is too dear is kept", Change: dear + "\nmetadata: {labels: {a: b}}", Was: dear, Update: true},
+		{Name: "stored parameters that are too long are kept", Change: large + "\nmetadata: {labels: {a: b}}", Was: large, Update: true},
+		{Name: "parameters are limited", Change: large, Want: tooLarge},
+		{Name: "parameters that become too long", Change: large, Update: true, Want: tooLarge},
+		{Name: "stored parameters are measured when others change", Change: large, Update: true, Want: tooLarge,
+			Was: strings.Replace(large, "driver: a.example.com", "driver: b.example.com", 1)},
 	})
 }
 
