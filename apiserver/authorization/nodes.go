@@ -27,7 +27,11 @@ func Nodes() Grant {
 		can("", []string{"serviceaccounts/token"}, "create"),
 		can("", []string{"serviceaccounts", "persistentvolumeclaims", "persistentvolumes"}, "get"),
 		can("", []string{"persistentvolumeclaims/status"}, append(change, "get")...),
-		can("storage.k8s.io", []string{"volumeattachments"}, "get"))
+		can("storage.k8s.io", []string{"volumeattachments"}, "get"),
+
+		// The devices of its pods; its kubelet removes the slices of a driver that is gone.
+		can("resource.k8s.io", []string{"resourceclaims"}, "get"),
+		can("resource.k8s.io", []string{"resourceslices"}, "deletecollection"))
 	return grant
 }
 

@@ -31,6 +31,8 @@ func TestNodesMayDoExactlyWhatANodeAgentNeeds(t *testing.T) {
 		{node, "create", "authorization.k8s.io", "subjectaccessreviews", "", "", true},
 		{node, "watch", "certificates.k8s.io", "clustertrustbundles", "", "", true},
 		{node, "create", "certificates.k8s.io", "podcertificaterequests", "", "", true},
+		{node, "get", "resource.k8s.io", "resourceclaims", "", "", true},
+		{node, "deletecollection", "resource.k8s.io", "resourceslices", "", "", true},
 
 		{node, "update", "", "nodes", "", "a", true},
 		{node, "patch", "storage.k8s.io", "csinodes", "", "a", true},
@@ -57,6 +59,8 @@ func TestNodesMayDoExactlyWhatANodeAgentNeeds(t *testing.T) {
 		{node, "update", "certificates.k8s.io", "certificatesigningrequests", "approval", "", false},
 		{node, "create", "certificates.k8s.io", "clustertrustbundles", "", "", false},
 		{node, "update", "certificates.k8s.io", "podcertificaterequests", "status", "", false},
+		{node, "list", "resource.k8s.io", "resourceclaims", "", "", false},
+		{node, "update", "resource.k8s.io", "resourceclaims", "status", "", false},
 		{node, "delete", "certificates.k8s.io", "podcertificaterequests", "", "", false},
 
 		{server, "create", "", "nodes", "proxy", "", true},
