@@ -214,7 +214,11 @@ func (n *node) run(ctx context.Context) error {
 	}
 	created := make(chan error, 1)
 	n.Go(ctx, n.Name(), func(ctx context.Context) error {
-		agent, err := agent.New(ctx, n.agentConfig(endpoint))
+		c := n.agentConfig(endpoint)
+		agent, err := agent.New(ctx, c)
+		if err == nil {
+			err = n.locks.LockCgroup(c) // which did not exist before the first start
+		}
 		created <- err
 		if err != nil {
 			return err

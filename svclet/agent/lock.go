@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"svc.dev/svc/svclet/cgroup"
@@ -45,17 +46,26 @@ func Lock(c Config) (held Locks, err error) {
 	if err := held.lock("podLogsDir", logs); err != nil {
 		return held, err
 	}
+	if err := held.LockCgroup(c); !errors.Is(err, fs.ErrNotExist) {
+		return held, err
+	}
+	return held, nil // New makes, or reports, a missing cgroup
+}
+
+// LockCgroup locks the cgroup of the pods, unless that is locked already. It is called again
+// after [New], which may have made the cgroup.
+func (l *Locks) LockCgroup(c Config) error {
 	if !*c.Configuration.CgroupsPerQOS {
-		return held, nil // no cgroup of a pod is removed
+		return nil // no cgroup of a pod is removed
 	}
 	dir, err := cgroup.Driver(c.Configuration.CgroupDriver).Directory(c.Configuration.CgroupRoot)
 	if err != nil {
-		return held, err
+		return err
 	}
-	if err := held.lock("--cgroup-root", dir); !errors.Is(err, fs.ErrNotExist) {
-		return held, err
+	if slices.ContainsFunc(*l, func(file *os.File) bool { return file.Name() == dir }) {
+		return nil
 	}
-	return held, nil // the agent makes, or reports, a missing cgroup
+	return l.lock("--cgroup-root", dir)
 }
 
 func (l *Locks) lock(setting, dir string) error {

@@ -56,16 +56,10 @@ func TestLogsAreOfOneAgentWhateverItsRootDirectory(t *testing.T) {
 	checkLocked(t, first, second, "podLogsDir: "+first.Configuration.PodLogsDir)
 }
 
-func TestACgroupIsOfOneAgent(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can make cgroups")
-	}
-	name := fmt.Sprintf("/svct%08x", rand.Uint32())
-	dir, err := cgroup.Cgroupfs.Directory(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = os.Mkdir(dir, 0o755)
+// makeCgroup makes a cgroup for a test.
+func makeCgroup(t *testing.T, dir string) {
+	t.Helper()
+	err := os.Mkdir(dir, 0o755)
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES) {
 		t.Skip(err) // of a container without cgroups of its own
 	}
@@ -77,11 +71,49 @@ func TestACgroupIsOfOneAgent(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	first, second := lockedIn(t.TempDir()), lockedIn(t.TempDir())
+}
+
+// withCgroup returns the configurations of two agents with the same cgroup, which does not
+// exist, and its directory.
+func withCgroup(t *testing.T) (first, second Config, dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make cgroups")
+	}
+	name := fmt.Sprintf("/svct%08x", rand.Uint32())
+	dir, err := cgroup.Cgroupfs.Directory(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second = lockedIn(t.TempDir()), lockedIn(t.TempDir())
 	for _, c := range []Config{first, second} {
 		c.Configuration.CgroupRoot, c.Configuration.CgroupsPerQOS = name, ptr.To(true)
 	}
+	return first, second, dir
+}
+
+func TestACgroupIsOfOneAgent(t *testing.T) {
+	first, second, dir := withCgroup(t)
+	makeCgroup(t, dir)
 	checkLocked(t, first, second, "--cgroup-root: "+dir)
+}
+
+func TestACgroupThatAnAgentMakesIsLocked(t *testing.T) {
+	first, second, dir := withCgroup(t)
+	held, err := Lock(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { held.Close() }()
+	makeCgroup(t, dir) // as New does
+	for range 2 {
+		if err := held.LockCgroup(first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Lock(second); err == nil || !strings.HasPrefix(err.Error(), "--cgroup-root: "+dir+" is in use by another svclet: stop that") {
+		t.Errorf("a second agent: %v", err)
+	}
 }
 
 func TestNoPodsOfAnotherAgentAreInACgroupThatDoesNotExist(t *testing.T) {
