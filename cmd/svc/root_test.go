@@ -20,6 +20,7 @@ func TestAMistakeInACommandLineIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 		{"a verbosity that is none", []string{"up", "-v=loud"}, `svc up: --v: "loud" is not a whole number from 0; see 'svc up --help'`},
 		{"a duration without a unit", []string{"apiserver", "--request-timeout=5"}, `svc apiserver: --request-timeout: "5" is not a duration, such as 30s or 5m; see 'svc apiserver --help'`},
 		{"an address that is none", []string{"up", "--bind-address=here"}, `svc up: --bind-address: "here" is not an IP address; see 'svc up --help'`},
+		{"a range of the server and of the controllers", []string{"up", "--service-cluster-ip-range=10.0.0.0"}, `svc up: --service-cluster-ip-range: "10.0.0.0" is not a CIDR, such as 10.0.0.0/24; see 'svc up --help'`},
 		{"ports that are no range", []string{"up", "--service-node-port-range=high"}, `svc up: --service-node-port-range: "high" is not a range of ports, such as 30000-32767; see 'svc up --help'`},
 		{"a switch that is neither on nor off", []string{"up", "--anonymous-auth=perhaps"}, `svc up: --anonymous-auth: "perhaps" is not true or false; see 'svc up --help'`},
 		{"an unknown feature gate", []string{"up", "--feature-gates=Nope=true"}, `svc up: --feature-gates: "Nope=true": Nope is not a known feature gate; docs/reference/feature-gates.md lists them; see 'svc up --help'`},

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -125,7 +126,11 @@ func (u *up) cluster(cmd *cobra.Command, stopping func()) (*cluster.Cluster, err
 	if embeddedEtcd {
 		u.server.Etcd.Servers = []string{"unix://" + dir.Etcd()} // valid until the member says where it serves
 	}
-	errs := slices.Concat(u.server.Validate(), u.controllers.Validate(), u.node.Validate(&u.server.Network))
+	// The controllers have this flag from the server, whose checks are the stricter ones.
+	controllers := slices.DeleteFunc(u.controllers.Validate(), func(err error) bool {
+		return strings.HasPrefix(err.Error(), "--"+serviceRangeFlag+": ")
+	})
+	errs := slices.Concat(u.server.Validate(), controllers, u.node.Validate(&u.server.Network))
 	if err := joined(cmd, errs); err != nil {
 		return nil, err
 	}
@@ -178,6 +183,9 @@ func (u *up) allocatePodCIDRs(cmd *cobra.Command) error {
 	return err
 }
 
+// serviceRangeFlag is a flag of the API server and of the controllers.
+const serviceRangeFlag = "service-cluster-ip-range"
+
 // checkExclusive refuses flags that contradict what svc up does itself.
 func checkExclusive(cmd *cobra.Command, embeddedEtcd bool) error {
 	if embeddedEtcd {
@@ -213,7 +221,7 @@ func (u *up) setDefaults(cmd *cobra.Command, embeddedEtcd bool) error {
 		return err
 	}
 	// The API server and the controllers both have this flag.
-	if err := u.controllers.Set("service-cluster-ip-range", u.server.Network.ServiceClusterIPRange); err != nil {
+	if err := u.controllers.Set(serviceRangeFlag, u.server.Network.ServiceClusterIPRange); err != nil {
 		return err
 	}
 	if err := u.allocatePodCIDRs(cmd); err != nil {
