@@ -30,7 +30,11 @@ type clients struct {
 
 // newClients makes the internal view, and the clients and informers on it.
 func newClients(o *options.Options, id *identity, s *stores, behind *hosted, l layers) (*clients, error) {
-	c := &clients{view: newInternalView(s.scheme, s.registry, id.authorizers, l.fastJSON())}
+	internal, err := newInternalView(s.scheme, s.registry, id.authorizers, l.fastJSON())
+	if err != nil {
+		return nil, fmt.Errorf("internal view: %w", err)
+	}
+	c := &clients{view: internal}
 	if behind != nil {
 		c.view.namespaces = behind.namespaces
 	}
@@ -38,7 +42,6 @@ func newClients(o *options.Options, id *identity, s *stores, behind *hosted, l l
 	c.loopback = inprocess.ClientConfig(c.requests)
 	config := inProtobuf(c.loopback)
 	config.WarningHandler = rest.NoWarnings{}
-	var err error
 	if c.typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("internal view: %w", err)
 	}

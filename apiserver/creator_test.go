@@ -64,7 +64,11 @@ func newRoleServer(t *testing.T) (*registrytest.Stack, kubernetes.Interface) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := kubernetes.NewForConfig(inprocess.ClientConfig(newInternalView(s.Scheme, s.Registry, authorizer, true)))
+	internal, err := newInternalView(s.Scheme, s.Registry, authorizer, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(inprocess.ClientConfig(internal))
 	if err != nil {
 		t.Fatal(err)
 	}

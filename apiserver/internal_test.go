@@ -20,7 +20,11 @@ func newView(t *testing.T) *internalView {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newInternalView(s.Scheme, s.Registry, authorizer, true)
+	v, err := newInternalView(s.Scheme, s.Registry, authorizer, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 func answer(ctx context.Context, v *internalView, path string) (int, string) {
@@ -67,16 +71,5 @@ func TestTheInternalViewPassesOtherRequestsToTheChainWhenItIsComplete(t *testing
 	}
 	if code, _ := answer(t.Context(), v, "/apis/example.com/v1/widgets"); code != http.StatusTeapot {
 		t.Errorf("a custom resource got %d", code)
-	}
-}
-
-func TestTheVersionOfAPath(t *testing.T) {
-	for path, want := range map[string]string{
-		"/api/v1/pods": "v1", "/api/v1": "v1", "/api": "", "/apis/apps/v1": "apps/v1", "/apis/apps/v1/namespaces/a/deployments/b": "apps/v1",
-		"/apis/apps": "", "/apis": "", "/": "", "": "", "/healthz": "", "/openapi/v3/apis/apps/v1": "",
-	} {
-		if got := groupVersion(path).String(); got != want {
-			t.Errorf("%q is in %q, want %q", path, got, want)
-		}
 	}
 }

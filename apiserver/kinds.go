@@ -17,9 +17,8 @@ func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericap
 		return nil, nil, err
 	}
 	container := server.Handler.GoRestfulContainer
-	container.Router(c.layers.router())
 	container.ServiceErrorHandler(c.unrouted(shared))
-	groups, err := view.View{
+	routes, err := view.View{
 		Scheme:              c.stores.scheme,
 		Versions:            c.stores.served.Versions,
 		Order:               c.stores.served.Order,
@@ -39,10 +38,11 @@ func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericap
 		return nil, nil, err
 	}
 	server.RegisterDestroyFunc(c.stores.registry.Destroy)
-	for _, group := range groups {
+	container.Router(c.layers.router(routes))
+	for _, group := range routes.Groups {
 		addToDiscovery(server, group)
 	}
-	c.docs.Install(container, server.Handler.NonGoRestfulMux)
+	c.docs.Install(container, routes.Whole, server.Handler.NonGoRestfulMux)
 	c.identity.addTokenDiscovery(c.options.ServiceAccounts, server)
-	return server, groups, nil
+	return server, routes.Groups, nil
 }

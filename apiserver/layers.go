@@ -26,13 +26,13 @@ func (a layers) listener(l net.Listener, clock clock.Clock) net.Listener {
 	return netbatch.NewListener(l, clock)
 }
 
-// router returns the router of the kinds' web services, which caches routes if
+// router returns the router of the kinds' routes, which caches its choices if
 // SvcCachedRoutes is on.
-func (a layers) router() restful.RouteSelector {
+func (a layers) router(routes restful.RouteSelector) restful.RouteSelector {
 	if !a.gate.Enabled(gates.SvcCachedRoutes) {
-		return restful.CurlyRouter{} // the library's choice
+		return routes
 	}
-	return &routecache.Router{}
+	return routecache.New(routes)
 }
 
 // sharedWatches reports whether equal watches share one (storage.Config.SharedWatches).

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"testing"
 
+	"github.com/emicklei/go-restful/v3"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
@@ -14,7 +15,7 @@ import (
 // used reports for each gate whether its layer is used.
 func (a layers) used() map[featuregate.Feature]bool {
 	_, batched := a.listener(nil, clock.RealClock{}).(*netbatch.Listener)
-	_, cached := a.router().(*routecache.Router)
+	_, cached := a.router(restful.CurlyRouter{}).(*routecache.Router)
 	return map[featuregate.Feature]bool{
 		gates.SvcBatchedWrites:  batched,
 		gates.SvcSharedWatches:  a.sharedWatches(),

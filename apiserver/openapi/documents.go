@@ -81,19 +81,34 @@ func (d *Documents) ConfigV3(models ...string) *common.OpenAPIV3Config {
 	return config
 }
 
+// Whole returns a web service of a container with all of its routes, if the container
+// has it without.
+type Whole func(*restful.WebService) (*restful.WebService, error)
+
 // Install serves the documents of the container's web services: version 2 at
 // /openapi/v2, version 3 at /openapi/v3 and below, one for each group version.
-func (d *Documents) Install(container *restful.Container, to *mux.PathRecorderMux) {
+func (d *Documents) Install(container *restful.Container, whole Whole, to *mux.PathRecorderMux) {
 	handler.NewOpenAPIServiceLazy(cached.Once(cached.Func(func() (*spec.Swagger, string, error) {
-		doc, err := d.buildV2(container)
+		doc, err := d.buildV2(container, whole)
 		return doc, d.version, err
 	}))).RegisterOpenAPIVersionedService("/openapi/v2", to)
-	d.installV3(container, to, nil)
+	d.installV3(container, whole, to, nil)
 }
 
+// withRoutes is Whole for a container that has its web services with all routes.
+func withRoutes(ws *restful.WebService) (*restful.WebService, error) { return ws, nil }
+
 // buildV2 returns the version 2 document of the container's web services.
-func (d *Documents) buildV2(container *restful.Container) (*spec.Swagger, error) {
-	doc, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(container.RegisteredWebServices()), d.ConfigV2())
+func (d *Documents) buildV2(container *restful.Container, whole Whole) (*spec.Swagger, error) {
+	var services []*restful.WebService
+	for _, ws := range container.RegisteredWebServices() {
+		ws, err := whole(ws)
+		if err != nil {
+			return nil, err
+		}
+		services = append(services, ws)
+	}
+	doc, err := builder.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(services), d.ConfigV2())
 	if err != nil {
 		return nil, err
 	}
@@ -103,14 +118,21 @@ func (d *Documents) buildV2(container *restful.Container) (*spec.Swagger, error)
 
 // installV3 serves the version 3 documents of the container's web services, and those
 // of custom resources, if custom is not nil.
-func (d *Documents) installV3(container *restful.Container, to serveMux, custom *custom) {
-	v3 := &versions{docs: d, services: map[string]*restful.WebService{}, hashes: map[string]string{}, made: handler3.NewOpenAPIService(), custom: custom}
+func (d *Documents) installV3(container *restful.Container, whole Whole, to serveMux, custom *custom) {
+	v3 := &versions{docs: d, services: map[string]service{}, made: handler3.NewOpenAPIService(), custom: custom}
 	for _, ws := range container.RegisteredWebServices() {
 		gv := strings.TrimPrefix(ws.RootPath(), "/")
 		if gv == versionPath {
 			continue
 		}
-		v3.services[gv], v3.hashes[gv] = ws, d.hash(ws)
+		made := func() (*restful.WebService, error) { return whole(ws) }
+		v3.services[gv] = service{made, sync.OnceValues(func() (string, error) {
+			ws, err := made()
+			if err != nil {
+				return "", err
+			}
+			return d.hash(ws), nil
+		})}
 		v3.made.UpdateGroupVersionLazy(gv, cached.Once(cached.Func(func() (*spec3.OpenAPI, string, error) { return v3.build(gv) })))
 	}
 	to.Handle("/openapi/v3", http.HandlerFunc(v3.serveIndex))
@@ -147,25 +169,34 @@ var libraries = sync.OnceValue(func() string {
 	return strings.Join(versions, " ")
 })
 
+// service is a web service with all of its routes, and their hash. Both are made when
+// they are asked for; only the hash is kept.
+type service struct {
+	made func() (*restful.WebService, error)
+	hash func() (string, error)
+}
+
 // versions serves the version 3 documents. Its index has for each a hash of what
 // it is made of rather than of its text, so that the index can be read without
 // building the documents.
 type versions struct {
 	docs     *Documents
-	services map[string]*restful.WebService
-	hashes   map[string]string
+	services map[string]service
 	made     *handler3.OpenAPIService
 	custom   *custom // nil if there are none
 }
 
 func (v *versions) build(gv string) (*spec3.OpenAPI, string, error) {
-	ws := v.services[gv]
+	ws, err := v.services[gv].made()
+	if err != nil {
+		return nil, "", err
+	}
 	doc, err := builder3.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices([]*restful.WebService{ws}), v.docs.ConfigV3(models(ws)...))
 	if err != nil {
 		return nil, "", err
 	}
 	keepOwnKinds(doc, gv)
-	return doc, v.hashes[gv], nil
+	return doc, v.docs.hash(ws), nil
 }
 
 // models returns the names of the types in the bodies of the service's routes.
@@ -188,7 +219,12 @@ func models(ws *restful.WebService) []string {
 
 func (v *versions) serveIndex(w http.ResponseWriter, _ *http.Request) {
 	index := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
-	for gv, hash := range v.hashes {
+	for gv, service := range v.services {
+		hash, err := service.hash()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
 		index.Paths[gv] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: documentURL(gv, hash)}
 	}
 	if v.custom != nil {
@@ -214,18 +250,14 @@ func documentURL(gv, hash string) string {
 
 func (v *versions) serveDocument(w http.ResponseWriter, r *http.Request) {
 	gv := strings.TrimPrefix(r.URL.Path, "/openapi/v3/")
-	current, serve := v.hashes[gv], v.made.HandleGroupVersion
-	if v.services[gv] == nil {
-		version, err := v.customVersion(gv)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		if version == nil {
-			http.NotFound(w, r)
-			return
-		}
-		current, serve = version.hash, func(w http.ResponseWriter, r *http.Request) { v.custom.serveV3(w, r, gv, version) }
+	current, serve, err := v.document(gv)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if serve == nil {
+		http.NotFound(w, r)
+		return
 	}
 	query := r.URL.Query()
 	switch query.Get("hash") {
@@ -241,6 +273,19 @@ func (v *versions) serveDocument(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	serve(w, r)
+}
+
+// document returns the hash of a document, and what serves it: nil if there is none.
+func (v *versions) document(gv string) (string, http.HandlerFunc, error) {
+	if own, ok := v.services[gv]; ok {
+		hash, err := own.hash()
+		return hash, v.made.HandleGroupVersion, err
+	}
+	version, err := v.customVersion(gv)
+	if err != nil || version == nil {
+		return "", nil, err
+	}
+	return version.hash, func(w http.ResponseWriter, r *http.Request) { v.custom.serveV3(w, r, gv, version) }, nil
 }
 
 // customVersion returns a group version of custom resources, or nil if it is not

@@ -62,16 +62,17 @@ func serve(t *testing.T, version string, declarations ...resource.Declaration) *
 		}
 	}, func() *runtime.Scheme { return apis.NewExternalScheme(stack.Kinds) }, clock.RealClock{})
 	handler := genericapiserver.NewAPIServerHandler("test", serializer.NewCodecFactory(stack.Scheme), inprocess.Chain, http.NotFoundHandler())
-	if _, err := (view.View{
+	routes, err := view.View{
 		Scheme:      stack.Scheme,
 		Versions:    func(k *resource.Kind) []schema.GroupVersionKind { return k.GVKs() },
 		Converter:   s.docs.TypeConverter,
 		Authorizer:  authorizerfactory.NewAlwaysAllowAuthorizer(),
 		Equivalents: runtime.NewEquivalentResourceRegistry(),
-	}).Install(handler.GoRestfulContainer, stack.Registry); err != nil {
+	}.Install(handler.GoRestfulContainer, stack.Registry)
+	if err != nil {
 		t.Fatal(err)
 	}
-	s.docs.Install(handler.GoRestfulContainer, handler.NonGoRestfulMux)
+	s.docs.Install(handler.GoRestfulContainer, routes.Whole, handler.NonGoRestfulMux)
 	s.handler = handler
 	return s
 }

@@ -23,16 +23,19 @@ const (
 	maxMediaType = 256
 )
 
-// Router caches the routes that the library's router selects for resource requests.
-// It needs the request info. The zero value is ready to use.
+// Router caches the routes that another router selects for resource requests. It needs
+// the request info.
 type Router struct {
-	library restful.CurlyRouter
+	next restful.RouteSelector
 
 	mu sync.RWMutex
 	// services are the web services that the routes belong to.
 	services []*restful.WebService
 	routes   map[target]choice
 }
+
+// New returns a router that caches the choices of next.
+func New(next restful.RouteSelector) *Router { return &Router{next: next} }
 
 var _ restful.RouteSelector = &Router{}
 
@@ -52,12 +55,12 @@ type choice struct {
 func (r *Router) SelectRoute(services []*restful.WebService, req *http.Request) (*restful.WebService, *restful.Route, error) {
 	t, ok := targetOf(req)
 	if !ok {
-		return r.library.SelectRoute(services, req)
+		return r.next.SelectRoute(services, req)
 	}
 	if c, ok := r.find(services, t); ok {
 		return c.service, c.route, nil
 	}
-	service, route, err := r.library.SelectRoute(services, req)
+	service, route, err := r.next.SelectRoute(services, req)
 	if err == nil {
 		r.add(services, t, choice{service, route})
 	}

@@ -89,7 +89,7 @@ func TestEveryRequestGetsTheLibrarysRouteEachTime(t *testing.T) {
 			}
 		}
 	}
-	router, made := &Router{}, services()
+	router, made := New(restful.CurlyRouter{}), services()
 	for round := range 3 {
 		for _, a := range all {
 			want := outcome(t, restful.CurlyRouter{}, made, a)
@@ -104,7 +104,7 @@ func TestEveryRequestGetsTheLibrarysRouteEachTime(t *testing.T) {
 }
 
 func TestTheNameOfAnObjectIsNotPartOfTheKey(t *testing.T) {
-	router, made := &Router{}, services()
+	router, made := New(restful.CurlyRouter{}), services()
 	for i := range 100 {
 		a := asked{http.MethodGet, fmt.Sprintf("/api/v1/namespaces/ns-%d/pods/pod-%d", i, i), "", "application/json"}
 		if got := outcome(t, router, made, a); !strings.Contains(got, "pods/{name}") {
@@ -117,14 +117,14 @@ func TestTheNameOfAnObjectIsNotPartOfTheKey(t *testing.T) {
 }
 
 func TestTheNumberOfCachedRoutesIsBounded(t *testing.T) {
-	router, made := &Router{}, services()
+	router, made := New(restful.CurlyRouter{}), services()
 	for i := range maxRoutes + 10 {
 		outcome(t, router, made, asked{http.MethodGet, "/api/v1/pods", "", fmt.Sprintf("*/*, a/b%d", i)})
 	}
 	if len(router.routes) != maxRoutes {
 		t.Errorf("%d routes are cached", len(router.routes))
 	}
-	long := &Router{}
+	long := New(restful.CurlyRouter{})
 	outcome(t, long, made, asked{http.MethodGet, "/api/v1/pods", "", "*/*, " + strings.Repeat("a", maxMediaType)})
 	if len(long.routes) != 0 {
 		t.Error("a long media type is cached")
@@ -132,7 +132,7 @@ func TestTheNumberOfCachedRoutesIsBounded(t *testing.T) {
 }
 
 func TestTheCacheFollowsChangesOfWebServices(t *testing.T) {
-	router, made := &Router{}, services()
+	router, made := New(restful.CurlyRouter{}), services()
 	a := asked{http.MethodGet, "/apis/apps/v1/deployments", "", ""}
 	if got := outcome(t, router, made, a); !strings.Contains(got, "route GETdeployments") {
 		t.Fatal(got)
@@ -154,7 +154,7 @@ func BenchmarkSelectRoute(b *testing.B) {
 	}
 	made := []*restful.WebService{service("/api/v1", paths...)}
 	req := asked{http.MethodGet, "/api/v1/namespaces/a/kind30/x", "", "application/json"}.request(b)
-	for name, router := range map[string]restful.RouteSelector{"cached": &Router{}, "library": restful.CurlyRouter{}} {
+	for name, router := range map[string]restful.RouteSelector{"cached": New(restful.CurlyRouter{}), "library": restful.CurlyRouter{}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -13,7 +13,9 @@ import (
 // InstallVersion adds the web service of a version whose storage is not that of kinds,
 // by its paths, to the container.
 func (v View) InstallVersion(container *restful.Container, gv schema.GroupVersion, storage map[string]rest.Storage, codecs runtime.NegotiatedSerializer, converter managedfields.TypeConverter) (Version, error) {
-	resources, err := v.install(container, gv, map[schema.GroupVersion]map[string]rest.Storage{gv: storage}, codecs, converter)
+	version := v.version(gv, storage, codecs)
+	version.TypeConverter = converter
+	resources, _, err := version.InstallREST(container)
 	if err != nil {
 		return Version{}, fmt.Errorf("group version %s: %w", gv, err)
 	}

@@ -5,7 +5,6 @@ package view
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/emicklei/go-restful/v3"
@@ -74,13 +73,15 @@ type Group struct {
 	Versions []Version
 }
 
-// Install adds the web services of the kinds to the container.
-func (v View) Install(container *restful.Container, kinds *registry.Registry) ([]Group, error) {
+// Install adds the web services of the kinds to the container and makes the routes its
+// router. The web services have discovery only: the routes are made when they are first
+// needed.
+func (v View) Install(container *restful.Container, kinds *registry.Registry) (*Routes, error) {
 	storage, codecs := v.storage(kinds), v.Fields.Codecs(v.codecs())
-	var groups []Group
-	for _, group := range v.groups(kinds) {
-		made := Group{Name: group}
-		versions := v.Scheme.PrioritizedVersionsForGroup(group)
+	made := &Routes{versions: map[string]*version{}, paths: map[schema.GroupVersionResource]service{}}
+	for _, name := range v.groups(kinds) {
+		group := Group{Name: name}
+		versions := v.Scheme.PrioritizedVersionsForGroup(name)
 		if v.Order != nil {
 			versions = v.Order(versions)
 		}
@@ -88,19 +89,17 @@ func (v View) Install(container *restful.Container, kinds *registry.Registry) ([
 			if len(storage[gv]) == 0 {
 				continue
 			}
-			models, err := v.models(gv, kinds)
+			models := func() ([]string, error) { return v.models(gv, kinds) }
+			resources, err := made.add(container, v.version(gv, storage[gv], codecs), models, v.Converter)
 			if err != nil {
 				return nil, fmt.Errorf("group version %s: %w", gv, err)
 			}
-			resources, err := v.install(container, gv, storage, codecs, v.Converter(models...))
-			if err != nil {
-				return nil, fmt.Errorf("group version %s: %w", gv, err)
-			}
-			made.Versions = append(made.Versions, Version{GroupVersion: gv, Resources: resources})
+			group.Versions = append(group.Versions, Version{GroupVersion: gv, Resources: resources})
 		}
-		groups = append(groups, made)
+		made.Groups = append(made.Groups, group)
 	}
-	return groups, nil
+	container.Router(made)
+	return made, nil
 }
 
 // codecs returns the serializers of requests and responses.
@@ -151,37 +150,31 @@ func (v View) groups(kinds *registry.Registry) []string {
 	return groups
 }
 
-func (v View) install(container *restful.Container, gv schema.GroupVersion, all map[schema.GroupVersion]map[string]rest.Storage,
-	codecs runtime.NegotiatedSerializer, converter managedfields.TypeConverter,
-) ([]apidiscoveryv2.APIResourceDiscovery, error) {
+// version returns what the library installs for a version. It lacks a type converter.
+func (v View) version(gv schema.GroupVersion, storage map[string]rest.Storage, codecs runtime.NegotiatedSerializer) genericapi.APIGroupVersion {
 	root := "/apis"
 	if gv.Group == "" {
 		root = "/api"
 	}
-	version := &genericapi.APIGroupVersion{
-		Storage:                     all[gv],
-		Root:                        root,
-		GroupVersion:                gv,
-		AllServedVersionsByResource: servedVersions(gv.Group, all),
-		OptionsExternalVersion:      &schema.GroupVersion{Version: "v1"},
-		ParameterCodec:              runtime.NewParameterCodec(v.Scheme),
-		Serializer:                  codecs,
-		Creater:                     creater{v.Scheme},
-		Convertor:                   v.Scheme,
-		ConvertabilityChecker:       v.Scheme,
-		UnsafeConvertor:             convertor{runtime.UnsafeObjectConvertor(v.Scheme)},
-		Defaulter:                   v.Scheme,
-		Typer:                       v.Scheme,
-		Namer:                       runtime.Namer(meta.NewAccessor()),
-		TypeConverter:               converter,
-		EquivalentResourceRegistry:  v.Equivalents,
-		Admit:                       v.Admission,
-		Authorizer:                  v.Authorizer,
-		MinRequestTimeout:           v.MinRequestTimeout,
-		MaxRequestBodyBytes:         v.MaxRequestBodyBytes,
+	return genericapi.APIGroupVersion{
+		Storage:                    storage,
+		Root:                       root,
+		GroupVersion:               gv,
+		OptionsExternalVersion:     &schema.GroupVersion{Version: "v1"},
+		ParameterCodec:             runtime.NewParameterCodec(v.Scheme),
+		Serializer:                 codecs,
+		Creater:                    creater{v.Scheme},
+		Convertor:                  v.Scheme,
+		UnsafeConvertor:            convertor{runtime.UnsafeObjectConvertor(v.Scheme)},
+		Defaulter:                  v.Scheme,
+		Typer:                      v.Scheme,
+		Namer:                      runtime.Namer(meta.NewAccessor()),
+		EquivalentResourceRegistry: v.Equivalents,
+		Admit:                      v.Admission,
+		Authorizer:                 v.Authorizer,
+		MinRequestTimeout:          v.MinRequestTimeout,
+		MaxRequestBodyBytes:        v.MaxRequestBodyBytes,
 	}
-	resources, _, err := version.InstallREST(container)
-	return resources, err
 }
 
 // convertor converts objects for the field manager, without defaults. To find the
@@ -243,19 +236,6 @@ func (v View) model(gv schema.GroupVersion, s rest.Storage) (string, error) {
 		return "", err
 	}
 	return util.GetCanonicalTypeName(sample), nil
-}
-
-func servedVersions(group string, all map[schema.GroupVersion]map[string]rest.Storage) map[string][]string {
-	served := map[string][]string{}
-	for gv, storage := range all {
-		if gv.Group != group {
-			continue
-		}
-		for path := range storage {
-			served[path] = append(served[path], strings.TrimPrefix(gv.String(), "/"))
-		}
-	}
-	return served
 }
 
 // APIGroup returns the group as discovery serves it.

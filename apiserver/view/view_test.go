@@ -28,7 +28,7 @@ import (
 func show(t *testing.T, s *registrytest.Stack, shown func(gvk schema.GroupVersionKind) bool) ([]view.Group, http.Handler) {
 	t.Helper()
 	handler := genericapiserver.NewAPIServerHandler("test", serializer.NewCodecFactory(s.Scheme), inprocess.Chain, http.NotFoundHandler())
-	groups, err := view.View{
+	routes, err := view.View{
 		FastJSON: true,
 		Scheme:   s.Scheme,
 		Versions: func(k *resource.Kind) []schema.GroupVersionKind {
@@ -48,7 +48,7 @@ func show(t *testing.T, s *registrytest.Stack, shown func(gvk schema.GroupVersio
 	if err != nil {
 		t.Fatal(err)
 	}
-	return groups, handler
+	return routes.Groups, handler
 }
 
 func get(t *testing.T, handler http.Handler, path string) (int, string) {

@@ -100,8 +100,7 @@ func (s *Stack) install(plugin admission.Interface) {
 	s.t.Helper()
 	docs := openapi.New("test", "1", definitions.Definitions, func() *runtime.Scheme { return apis.NewExternalScheme(s.Kinds) }, clock.RealClock{})
 	handler := genericapiserver.NewAPIServerHandler("test", serializer.NewCodecFactory(s.Scheme), inprocess.Chain, http.NotFoundHandler())
-	var err error
-	s.Groups, err = view.View{
+	routes, err := view.View{
 		FastJSON:          true,
 		Items:             itemcache.New(itemcache.DefaultLimit, clock.RealClock{}),
 		Scheme:            s.Scheme,
@@ -113,7 +112,8 @@ func (s *Stack) install(plugin admission.Interface) {
 		MinRequestTimeout: time.Minute,
 	}.Install(handler.GoRestfulContainer, s.Registry)
 	s.must(err)
-	docs.Install(handler.GoRestfulContainer, handler.NonGoRestfulMux)
+	s.Groups = routes.Groups
+	docs.Install(handler.GoRestfulContainer, routes.Whole, handler.NonGoRestfulMux)
 	s.Handler = handler
 }
 
