@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/compatibility"
 
 	"svc.dev/svc/apiserver/authentication/jwt"
@@ -29,6 +30,9 @@ import (
 func (o *Options) Validate() []error {
 	var errs []error
 	errs = append(errs, o.SecureServing.Validate()...)
+	if _, err := cliflag.TLSVersion(o.SecureServing.MinTLSVersion); err != nil {
+		errs = append(errs, fmt.Errorf("--tls-min-version: %q: choose from %s", o.SecureServing.MinTLSVersion, strings.Join(cliflag.TLSPossibleVersions(), ", ")))
+	}
 	if problem := tlsrule.RefuseSuites(o.SecureServing.CipherSuites, o.SecureServing.MinTLSVersion); problem != "" {
 		errs = append(errs, errors.New("--tls-cipher-suites: "+problem))
 	}

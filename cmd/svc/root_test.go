@@ -16,6 +16,7 @@ func TestAMistakeInACommandLineIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 		{"an unknown short flag", []string{"version", "-x"}, "svc version: unknown shorthand flag: 'x' in -x; see 'svc version --help'"},
 		{"a flag without its value", []string{"up", "--data-dir"}, "svc up: flag needs an argument: --data-dir; see 'svc up --help'"},
 		{"an argument that is not a flag", []string{"up", "now"}, `svc up: unexpected argument "now": only flags are taken; see 'svc up --help'`},
+		{"a version of TLS that is none", []string{"up", "--tls-min-version=1.2"}, `svc up: --tls-min-version: "1.2": choose from VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13; see 'svc up --help'`},
 		{"a number that is none", []string{"up", "--secure-port=https"}, `svc up: --secure-port: "https" is not a whole number; see 'svc up --help'`},
 		{"a verbosity that is none", []string{"up", "-v=loud"}, `svc up: --v: "loud" is not a whole number from 0; see 'svc up --help'`},
 		{"a duration without a unit", []string{"apiserver", "--request-timeout=5"}, `svc apiserver: --request-timeout: "5" is not a duration, such as 30s or 5m; see 'svc apiserver --help'`},
