@@ -123,6 +123,19 @@ type library struct {
 	stored func(runtime.Codec) runtime.Codec
 }
 
+// inMemory returns the kind of an object of the library as it is in memory: of its internal
+// version. Custom resources have none.
+func (l library) inMemory(obj runtime.Object) (schema.GroupVersionKind, bool) {
+	if _, custom := obj.(runtime.Unstructured); custom {
+		return schema.GroupVersionKind{}, false
+	}
+	gvks, _, err := l.scheme.ObjectKinds(obj)
+	if err != nil {
+		return schema.GroupVersionKind{}, false
+	}
+	return gvks[0], true
+}
+
 // linkConfig returns the configuration of a server of the libraries in the chain.
 // All share the port, the filters and the life cycle; each has its own hooks,
 // storage and documents.
@@ -131,6 +144,7 @@ func (c *chain) linkConfig(shared *genericapiserver.RecommendedConfig, own libra
 	config.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
 	config.Serializer = own.codecs
 	config.LoopbackClientConfig = inProtobuf(shared.LoopbackClientConfig)
+	config.AdmissionControl = c.stores.served.Fields().Admission(shared.AdmissionControl, own.inMemory)
 	stored := own.codecs.LegacyCodec(own.version)
 	if own.stored != nil {
 		stored = own.stored(stored)

@@ -149,13 +149,22 @@ var _ = Describe("Document 1, section 4: dry run, and webhooks", func() {
 		DeferCleanup(os.RemoveAll, dir)
 		old := up(ctx, filepath.Join(dir, "data"), "--release=1.27")
 		url, authority := backend(func(w http.ResponseWriter, r *http.Request) {
-			var review struct{ Request struct{ UID string } }
+			var review struct {
+				Request struct {
+					UID  string
+					Kind struct{ Kind string }
+				}
+			}
 			if json.NewDecoder(r.Body).Decode(&review) != nil {
 				w.WriteHeader(http.StatusBadRequest)
 				return
 			}
-			// A container that does not end, which is new in 1.28.
-			patch := base64.StdEncoding.EncodeToString([]byte(`[{"op":"add","path":"/spec/initContainers","value":[{"name":"proxy","image":"i","restartPolicy":"Always"}]}]`))
+			// A container that does not end is new in 1.28, a field to select by in 1.30.
+			change := `{"op":"add","path":"/spec/initContainers","value":[{"name":"proxy","image":"i","restartPolicy":"Always"}]}`
+			if review.Request.Kind.Kind == "CustomResourceDefinition" {
+				change = `{"op":"add","path":"/spec/versions/0/selectableFields","value":[{"jsonPath":".spec"}]},{"op":"add","path":"/metadata/labels","value":{"a":"b"}}`
+			}
+			patch := base64.StdEncoding.EncodeToString([]byte("[" + change + "]"))
 			w.Header().Set("Content-Type", inJSON)
 			fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":true,"patchType":"JSONPatch","patch":%q}}`, review.Request.UID, patch)
 		})
@@ -167,7 +176,7 @@ var _ = Describe("Document 1, section 4: dry run, and webhooks", func() {
 		}
 		parse(post("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", fmt.Sprintf(`{"metadata":{"name":"inject"},"webhooks":[{"name":"w.example.com",
 			"admissionReviewVersions":["v1"],"sideEffects":"None","clientConfig":{"url":%q,"caBundle":%q},
-			"rules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]}]}`, url, authority)), 201)
+			"rules":[{"apiGroups":["","apiextensions.k8s.io"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods","customresourcedefinitions"]}]}]}`, url, authority)), 201)
 		Eventually(ctx, func(g Gomega) {
 			resp := post("/api/v1/namespaces/default/pods", `{"metadata":{"generateName":"p-"},"spec":{"automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}`)
 			g.Expect(resp.Status).To(Equal(201), resp.Body)
@@ -179,6 +188,10 @@ var _ = Describe("Document 1, section 4: dry run, and webhooks", func() {
 			g.Expect(pod.Spec.InitContainers).To(HaveLen(1))
 			g.Expect(pod.Spec.InitContainers[0]).NotTo(HaveKey("restartPolicy"))
 		}).Should(Succeed())
+		definition := post(definitions, `{"metadata":{"name":"things.old.example.com"},"spec":{"group":"old.example.com","scope":"Namespaced","names":{"kind":"Thing","plural":"things"},
+			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"string"}}}}}]}}`)
+		Expect(definition.Status).To(Equal(201), definition.Body)
+		Expect(definition.Body).To(And(ContainSubstring(`"labels":{"a":"b"}`), Not(ContainSubstring("selectableFields"))))
 	})
 	It("a field of a variable without a type is looked up when the expression is evaluated (document 2, section 2)", func(ctx SpecContext) {
 		ns := namespace(ctx)

@@ -69,8 +69,8 @@ func (v values) requested(obj runtime.Object) map[string]any {
 }
 
 // prune removes the fields that the release lacks and that admission plugins have set: those
-// that the request did not have. The object in memory may be of a version that the release
-// does not serve; then its fields are those of the request's.
+// that the request did not have. The object in memory may be of an internal version, or of
+// one that the release does not serve; then its fields are those of the request's.
 func (v values) prune(a admission.Attributes, o admission.ObjectInterfaces, requested map[string]any) error {
 	obj := a.GetObject()
 	if obj == nil {
@@ -80,7 +80,7 @@ func (v values) prune(a admission.Attributes, o admission.ObjectInterfaces, requ
 	if !ok {
 		return nil
 	}
-	if kind := v.fields.table.Kind(hub); kind == nil || kind.ServedAt(v.fields.release) {
+	if kind := v.fields.table.Kind(hub); hub.Version != runtime.APIVersionInternal && (kind == nil || kind.ServedAt(v.fields.release)) {
 		_, err := v.pruneAs(hub, obj, requested, func() (runtime.Object, error) { return a.GetOldObject(), nil }, o.GetObjectDefaulter())
 		return err
 	}
