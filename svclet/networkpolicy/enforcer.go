@@ -110,7 +110,7 @@ func (e *Enforcer) Run(ctx context.Context) {
 		reflector.Run(ctx, e.options.Networking, "networkpolicies", fields.Everything(), &networkingv1.NetworkPolicy{}, "network policies", policiesOf(e.state))
 	})
 	watching.Go(func() { e.watchPeers(ctx) })
-	syncloop.Loop{Clock: e.options.Clock, Changed: e.state.changed, Signal: e.state.signal, Sync: e.sync, Check: e.check}.Run(ctx)
+	syncloop.Loop{Clock: e.options.Clock, Changed: e.state.changed, Signal: e.state.signal, Sync: e.sync, Check: e.check, Generation: nft.Generation, Verify: e.verify}.Run(ctx)
 }
 
 // watchPeers watches the pods and namespaces of the cluster as soon as there is a policy:
@@ -178,6 +178,12 @@ func (e *Enforcer) sync(ctx context.Context) bool {
 // check requests a sync, which writes a table again that another program has removed or flushed.
 func (e *Enforcer) check(ctx context.Context) {
 	e.filterBridge(ctx)
+	e.verify(ctx)
+	e.state.signal()
+}
+
+// verify finds the tables that another program has removed or flushed.
+func (e *Enforcer) verify(ctx context.Context) {
 	for _, t := range e.tables {
 		if !t.written {
 			continue
@@ -191,7 +197,6 @@ func (e *Enforcer) check(ctx context.Context) {
 			t.written = false
 		}
 	}
-	e.state.signal()
 }
 
 // filterBridge makes connections between pods of the same bridge pass the rules.

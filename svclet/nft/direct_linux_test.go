@@ -141,6 +141,22 @@ func TestAnAcknowledgementThatTheKernelDoesNotSendIsNotAwaitedForever(t *testing
 	}
 }
 
+func TestEachChangeOfATableIncreasesTheGeneration(t *testing.T) {
+	inNamespace(t, func(nft func(stdin string, args ...string) string) {
+		var last uint32
+		for _, commands := range []string{"add table ip other", "add chain ip other c", "flush ruleset", ""} {
+			if commands != "" {
+				nft(commands, "-f", "-")
+			}
+			next, err := Generation()
+			if err != nil || (next > last) != (commands != "") {
+				t.Errorf("after %q the generation is %d, and before it was %d: %v", commands, next, last, err)
+			}
+			last = next
+		}
+	})
+}
+
 // inNamespace runs a test on a thread of its own, in a new network namespace. Its argument runs
 // the program nft there.
 func inNamespace(t *testing.T, test func(nft func(stdin string, args ...string) string)) {

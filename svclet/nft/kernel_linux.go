@@ -2,12 +2,14 @@ package nft
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/knftables"
 )
@@ -35,6 +37,42 @@ func Tables(family knftables.Family, name string) (knftables.Interface, error) {
 // dial returns access to nftables. Each response is awaited for readTimeout.
 func dial(options ...nftables.ConnOption) (*nftables.Conn, error) {
 	return nftables.New(append(options, nftables.WithSockOptions(limitReads(readTimeout)))...)
+}
+
+// Generation returns a number of the kernel's that each change of any table increases.
+func Generation() (uint32, error) {
+	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return 0, fmt.Errorf("open a socket of netfilter: %w", err)
+	}
+	defer socket.Close()
+	if err := limitReads(readTimeout)(socket); err != nil {
+		return 0, err
+	}
+	// The request and the response begin with a header of four bytes (struct nfgenmsg).
+	replies, err := socket.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},
+		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the generation of nftables: %w", err)
+	}
+	for _, reply := range replies {
+		if len(reply.Data) < 4 {
+			continue
+		}
+		attributes, err := netlink.NewAttributeDecoder(reply.Data[4:])
+		if err != nil {
+			return 0, fmt.Errorf("decode the generation of nftables: %w", err)
+		}
+		attributes.ByteOrder = binary.BigEndian
+		for attributes.Next() {
+			if attributes.Type() == unix.NFTA_GEN_ID {
+				return attributes.Uint32(), attributes.Err()
+			}
+		}
+	}
+	return 0, errors.New("the kernel's response has no generation of nftables")
 }
 
 // exists asks for the table only: nft would list all that it has, which takes seconds with

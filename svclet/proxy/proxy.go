@@ -97,7 +97,7 @@ func tableName(bridge string) string { return cmp.Or(bridge, defaultTable) }
 func (p *Proxy) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("proxy"))
 	p.setSysctls(ctx)
-	syncloop.Loop{Clock: p.options.Clock, Changed: p.changes.Changed, Signal: p.changes.Signal, Sync: p.sync, Check: p.check}.Run(ctx)
+	syncloop.Loop{Clock: p.options.Clock, Changed: p.changes.Changed, Signal: p.changes.Signal, Sync: p.sync, Check: p.check, Generation: nft.Generation, Verify: p.verify}.Run(ctx)
 }
 
 // Written reports whether the tables have the services and endpoints of the last sync.
@@ -151,6 +151,14 @@ func (p *Proxy) check(ctx context.Context) {
 	p.setSysctls(ctx)
 	for _, t := range p.tables {
 		t.stale.Postponed = false
+	}
+	p.verify(ctx)
+	p.changes.Signal()
+}
+
+// verify finds the tables that another program has removed or flushed.
+func (p *Proxy) verify(ctx context.Context) {
+	for _, t := range p.tables {
 		if !t.written {
 			continue
 		}
@@ -163,7 +171,6 @@ func (p *Proxy) check(ctx context.Context) {
 			t.written = false
 		}
 	}
-	p.changes.Signal()
 }
 
 // table is the table of an IP family.

@@ -17,6 +17,8 @@ const (
 	// checkInterval is the time between two checks: another program may have changed what
 	// a sync wrote.
 	checkInterval = time.Minute
+	// generationInterval is the time between two reads of the generation.
+	generationInterval = time.Second
 )
 
 // Loop calls Sync after changes and checks, never twice at once.
@@ -29,18 +31,39 @@ type Loop struct {
 	Sync func(ctx context.Context) bool
 	// Check looks, before a sync, for what another program has changed.
 	Check func(ctx context.Context)
+	// Generation, if not nil, is read each second. After a change of it Verify looks, before a
+	// sync, for what another program has changed: it is a number that any change of what
+	// Sync writes increases, also one by Sync. While it cannot be read, Check is what
+	// finds and reports what is wrong.
+	Generation func() (uint32, error)
+	Verify     func(ctx context.Context)
 }
 
 // Run runs the loop until ctx is done.
 func (l Loop) Run(ctx context.Context) {
 	check := l.Clock.NewTicker(checkInterval)
 	defer check.Stop()
+	var read <-chan time.Time
+	if l.Generation != nil {
+		ticker := l.Clock.NewTicker(generationInterval)
+		defer ticker.Stop()
+		read = ticker.C()
+	}
+	var last uint32
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-check.C():
 			l.Check(ctx)
+		case <-read:
+			// What changes while Verify looks is found after the next read.
+			generation, err := l.Generation()
+			if err != nil || generation == last {
+				continue
+			}
+			last = generation
+			l.Verify(ctx)
 		case <-l.Changed:
 		}
 		delay := minInterval
