@@ -37,8 +37,8 @@ type File struct {
 }
 
 // Convert converts the files of the names, which may be files, directories or Stdin. In
-// directories it reads what ends with .yaml, .yml or .json, and leaves out what is
-// hidden.
+// directories it reads what ends with .yaml, .yml or .json, also through symbolic links,
+// and leaves out what is hidden. A link to a directory is not followed: it is not checked.
 func Convert(c *convert.Converter, names []string, stdin io.Reader) (*Result, error) {
 	result := &Result{}
 	for _, name := range names {
@@ -54,6 +54,7 @@ func Convert(c *convert.Converter, names []string, stdin io.Reader) (*Result, er
 		if err != nil {
 			return nil, err
 		}
+		files = slices.DeleteFunc(files, func(file string) bool { return inDirectory && result.leaveOut(file) })
 		patches, err := patchesOf(files)
 		if err != nil {
 			return nil, err
@@ -137,8 +138,29 @@ func (r *Result) add(c *convert.Converter, name, text string, inDirectory bool) 
 	}
 }
 
-// find returns the files of a directory in order, or the file itself.
+// leaveOut reports whether a file of a directory is a symbolic link that cannot be read as
+// a file, and records what was not checked.
+func (r *Result) leaveOut(file string) bool {
+	info, err := os.Stat(file)
+	reason := ""
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		reason = "symbolic link to a file that does not exist"
+	case err == nil && info.IsDir():
+		reason = "symbolic link to a directory: name the directory, too"
+	case err == nil && !info.Mode().IsRegular():
+		reason = "symbolic link to what is no file"
+	default:
+		return false // reading it reports other errors
+	}
+	r.Outcomes = append(r.Outcomes, convert.Outcome{File: file, Line: 1, NotChecked: reason})
+	return true
+}
+
+// find returns the files of a directory in order, or the file itself. Symbolic links are
+// among them unless they are other names of files and directories that are read.
 func find(name string) (files []string, isDirectory bool, err error) {
+	var links []string
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, false, err
@@ -154,12 +176,46 @@ func find(name string) (files []string, isDirectory bool, err error) {
 			if entry.IsDir() {
 				return fs.SkipDir
 			}
-		case entry.Type().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
+		case entry.Type()&fs.ModeSymlink != 0:
+			links = append(links, path)
+		case entry.Type().IsRegular() && isManifest(path):
 			files = append(files, path)
 		}
 		return nil
 	})
-	return files, true, err
+	return slices.Sorted(slices.Values(append(files, unread(name, files, links)...))), true, err
+}
+
+func isManifest(path string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path))
+}
+
+// unread returns those symbolic links of a directory that are no other names of what is
+// read already.
+func unread(dir string, files, links []string) []string {
+	real := func(path string) string {
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return path // it is reported
+		}
+		return target
+	}
+	read := map[string]bool{}
+	for _, file := range files {
+		read[real(file)] = true
+	}
+	return slices.DeleteFunc(links, func(link string) bool {
+		target := real(link)
+		if info, err := os.Stat(target); err == nil && info.IsDir() {
+			inside, err := filepath.Rel(real(dir), target)
+			return err == nil && filepath.IsLocal(inside) && !strings.HasPrefix(inside, ".")
+		}
+		if read[target] || !isManifest(link) {
+			return true
+		}
+		read[target] = target != link
+		return false
+	})
 }
 
 // Write writes the files that have changed, each as a whole or not at all.

@@ -3,6 +3,7 @@ package inputs
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,6 +78,42 @@ func TestADirectoryIsReadAndWritten(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, ".svc-convert-*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("temporary files are left: %v %v", left, err)
+	}
+}
+
+func TestLinksOfADirectoryAreReadOrReported(t *testing.T) {
+	outside := files(t, map[string]string{"x.yaml": old, "more/y.yaml": old})
+	dir := files(t, map[string]string{"a.yaml": current, "sub/b.yaml": current, "..data/c.yaml": old})
+	for link, target := range map[string]string{
+		"same.yaml": "a.yaml", "inside": "sub", // read already
+		"c.yaml": "..data/c.yaml", "x.yaml": filepath.Join(outside, "x.yaml"), // read
+		"gone.yaml": "nothing", "more": filepath.Join(outside, "more"), // reported
+		"README": "nothing", // no manifest by its name
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result, err := Convert(converter(t), []string{dir}, nil)
+	if err != nil || len(result.Errors) > 0 {
+		t.Fatal(err, result.Errors)
+	}
+	var got []string
+	for _, f := range result.Files {
+		got = append(got, filepath.Base(f.Name))
+	}
+	for _, o := range result.Outcomes {
+		if o.NotChecked != "" {
+			got = append(got, filepath.Base(o.File)+": "+o.NotChecked)
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		"a.yaml", "b.yaml", "c.yaml", "gone.yaml: symbolic link to a file that does not exist",
+		"more: symbolic link to a directory: name the directory, too", "x.yaml",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
