@@ -28,10 +28,6 @@ import (
 	"svc.dev/svc/apiserver/view"
 )
 
-type declared struct{ kind *resource.Kind }
-
-func (d declared) Kind() *resource.Kind { return d.kind }
-
 // everyKind starts a stack of all kinds.
 func everyKind(t *testing.T) *registrytest.Stack {
 	t.Helper()
