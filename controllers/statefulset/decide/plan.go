@@ -182,9 +182,15 @@ func (d *decision) recreate(pod *corev1.Pod) {
 }
 
 // revisionOf returns the revision in which the pod of an ordinal is created: below
-// the partition the current one.
+// the partition the current one. Without the parameters of a rolling update, which the
+// API server does not default if the type is set, that is below the number of pods in
+// the current revision.
 func (d *decision) revisionOf(ordinal int) Revision {
-	if ordinal < d.begin+d.partition() {
+	kept := d.partition()
+	if s := d.Set.Spec.UpdateStrategy; s.Type == appsv1.RollingUpdateStatefulSetStrategyType && s.RollingUpdate == nil {
+		kept = int(d.Set.Status.CurrentReplicas)
+	}
+	if ordinal < d.begin+kept {
 		return d.Current
 	}
 	return d.Update

@@ -23,6 +23,7 @@ import (
 //	set field=value ...     changes the set
 //	sync                    makes a plan, prints it and does it
 //	ready pod ...           lets pods run and be ready; without names, all pods
+//	delete pod              lets a client delete a pod
 //	unready, fail pod ...   lets pods run and not be ready, or fail
 //	gone [pod ...]          lets pods that are being deleted end; without names, all
 //	orphan pod revision     adds a ready pod that lacks its labels
@@ -78,6 +79,8 @@ func (m *model) run(command string, args []string) string {
 		m.pods = slices.DeleteFunc(m.pods, func(pod *corev1.Pod) bool {
 			return pod.DeletionTimestamp != nil && (len(args) == 0 || slices.Contains(args, pod.Name))
 		})
+	case "delete":
+		m.each(args, func(pod *corev1.Pod) { pod.DeletionTimestamp = ptr.To(metav1.NewTime(m.now)) })
 	case "orphan":
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: args[0], UID: types.UID(args[0]), Labels: map[string]string{revisionLabel: args[1]}}}
 		m.start(pod, "ready")
@@ -122,6 +125,10 @@ func (m *model) edit(key, value string) {
 		spec.PodManagementPolicy = appsv1.PodManagementPolicyType(value)
 	case "strategy":
 		spec.UpdateStrategy.Type = appsv1.StatefulSetUpdateStrategyType(value)
+	case "parameters":
+		if value == "none" {
+			spec.UpdateStrategy.RollingUpdate = nil
+		}
 	case "partition":
 		spec.UpdateStrategy.RollingUpdate.Partition = ptr.To(number())
 	case "maxUnavailable":
