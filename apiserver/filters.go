@@ -13,6 +13,7 @@ import (
 
 	"svc.dev/svc/apiserver/bodycheck"
 	"svc.dev/svc/apiserver/filters/alias"
+	"svc.dev/svc/apiserver/filters/badoptions"
 	"svc.dev/svc/apiserver/filters/collection"
 	"svc.dev/svc/apiserver/filters/compression"
 	"svc.dev/svc/apiserver/filters/disconnect"
@@ -72,7 +73,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	handler = withLogging(handler)
 	// Without the trackers the SLI metrics of requests are missing.
 	handler = genericapifilters.WithLatencyTrackers(handler)
-	handler = genericapifilters.WithRequestInfo(handler, config.RequestInfoResolver)
+	handler = genericapifilters.WithRequestInfo(handler, badoptions.Resolver(config.RequestInfoResolver))
 	handler = objectwatch.Filter(handler, config.RequestInfoResolver)
 	handler = genericapifilters.WithRequestReceivedTimestamp(handler)
 	handler = genericapifilters.WithMuxAndDiscoveryComplete(handler, c.discovered)
@@ -107,7 +108,7 @@ func withFlowControl(handler http.Handler, config *genericapiserver.Config) http
 	}
 	estimator := flowcontrolrequest.NewWorkEstimator(config.StorageObjectCountTracker.Get, config.FlowControl.GetInterestedWatchCount,
 		flowcontrolrequest.DefaultWorkEstimatorConfig(), config.FlowControl.GetMaxSeats)
-	return genericfilters.WithPriorityAndFairness(handler, config.LongRunningFunc, config.FlowControl, estimator, config.RequestTimeout/4)
+	return genericfilters.WithPriorityAndFairness(handler, config.LongRunningFunc, config.FlowControl, badoptions.Estimator(estimator), config.RequestTimeout/4)
 }
 
 // requestVerbosity is the log verbosity from which every request is logged.
