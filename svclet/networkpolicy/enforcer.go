@@ -178,25 +178,28 @@ func (e *Enforcer) sync(ctx context.Context) bool {
 // check requests a sync, which writes a table again that another program has removed or flushed.
 func (e *Enforcer) check(ctx context.Context) {
 	e.filterBridge(ctx)
-	e.verify(ctx)
+	_, _ = e.verify(ctx) // it logs its error, and the sync writes what it found missing
 	e.state.signal()
 }
 
-// verify finds the tables that another program has removed or flushed.
-func (e *Enforcer) verify(ctx context.Context) {
+// verify finds the tables that another program has removed or flushed, and reports whether
+// there are any. It logs its error.
+func (e *Enforcer) verify(ctx context.Context) (missing bool, err error) {
 	for _, t := range e.tables {
 		if !t.written {
 			continue
 		}
-		there, err := nft.HasRules(ctx, t.nft, t.hooks)
+		there, failure := nft.HasRules(ctx, t.nft, t.hooks)
 		switch {
-		case err != nil:
+		case failure != nil:
+			err = failure
 			klog.FromContext(ctx).Error(err, "Failed to read rules of network policies, will retry", "family", t.family)
 		case !there:
 			klog.FromContext(ctx).Info("Rules of network policies are missing, writing them again", "family", t.family)
-			t.written = false
+			t.written, missing = false, true
 		}
 	}
+	return missing, err
 }
 
 // filterBridge makes connections between pods of the same bridge pass the rules.

@@ -152,25 +152,28 @@ func (p *Proxy) check(ctx context.Context) {
 	for _, t := range p.tables {
 		t.stale.Postponed = false
 	}
-	p.verify(ctx)
+	_, _ = p.verify(ctx) // it logs its error, and the sync writes what it found missing
 	p.changes.Signal()
 }
 
-// verify finds the tables that another program has removed or flushed.
-func (p *Proxy) verify(ctx context.Context) {
+// verify finds the tables that another program has removed or flushed, and reports whether
+// there are any. It logs its error.
+func (p *Proxy) verify(ctx context.Context) (missing bool, err error) {
 	for _, t := range p.tables {
 		if !t.written {
 			continue
 		}
-		there, err := nft.HasRules(ctx, t.nft, t.hooks)
+		there, failure := nft.HasRules(ctx, t.nft, t.hooks)
 		switch {
-		case err != nil:
+		case failure != nil:
+			err = failure
 			klog.FromContext(ctx).Error(err, "Failed to read service rules, will retry", "family", t.family)
 		case !there:
 			klog.FromContext(ctx).Info("Service rules are missing, writing them again", "family", t.family)
-			t.written = false
+			t.written, missing = false, true
 		}
 	}
+	return missing, err
 }
 
 // table is the table of an IP family.

@@ -31,12 +31,13 @@ type Loop struct {
 	Sync func(ctx context.Context) bool
 	// Check looks, before a sync, for what another program has changed.
 	Check func(ctx context.Context)
-	// Generation, if not nil, is read each second. After a change of it Verify looks, before a
-	// sync, for what another program has changed: it is a number that any change of what
-	// Sync writes increases, also one by Sync. While it cannot be read, Check is what
-	// finds and reports what is wrong.
+	// Generation, if not nil, is read each second. After a change of it Verify looks for
+	// what another program has removed, and reports whether a sync has to write something
+	// again: it is a number that any change of what Sync writes increases, also one by Sync.
+	// While it cannot be read, Check is what finds and reports what is wrong. After an
+	// error, Verify looks again a second later.
 	Generation func() (uint32, error)
-	Verify     func(ctx context.Context)
+	Verify     func(ctx context.Context) (missing bool, err error)
 }
 
 // Run runs the loop until ctx is done.
@@ -62,8 +63,13 @@ func (l Loop) Run(ctx context.Context) {
 			if err != nil || generation == last {
 				continue
 			}
-			last = generation
-			l.Verify(ctx)
+			missing, err := l.Verify(ctx)
+			if err == nil {
+				last = generation
+			}
+			if !missing {
+				continue
+			}
 		case <-l.Changed:
 		}
 		delay := minInterval

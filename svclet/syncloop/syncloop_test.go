@@ -58,36 +58,45 @@ func TestTheLoopCollectsRetriesAndChecks(t *testing.T) {
 	})
 }
 
-func TestAChangeOfTheGenerationIsFollowedByOneVerification(t *testing.T) {
+func TestAChangeOfTheGenerationIsFollowedByAVerification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var generation, unreadable atomic.Uint32
-		generation.Store(7)
-		var syncs, verified atomic.Int32
+		unreadable := errors.New("unreadable")
+		var generation uint32
+		var generationError, verifyError error
+		var missing bool
+		var syncs, verified int
 		loop := Loop{
 			Clock: clock.RealClock{}, Changed: make(chan struct{}), Signal: func() {},
-			Sync: func(context.Context) bool { syncs.Add(1); return true }, Check: func(context.Context) {},
-			Generation: func() (uint32, error) {
-				if unreadable.Load() > 0 {
-					return generation.Load(), errors.New("unreadable")
-				}
-				return generation.Load(), nil
-			},
-			Verify: func(context.Context) { verified.Add(1) },
+			Sync: func(context.Context) bool { syncs++; return true }, Check: func(context.Context) {},
+			Generation: func() (uint32, error) { return generation, generationError },
+			Verify:     func(context.Context) (bool, error) { verified++; return missing, verifyError },
 		}
 		go loop.Run(ctx)
 		for _, step := range []struct {
-			rule             string
-			next, unreadable uint32
-			want             int32
-		}{{"at the start", 7, 0, 1}, {"none", 7, 0, 1}, {"a change", 9, 0, 2}, {"none after it", 9, 0, 2}, {"an error", 10, 1, 2}, {"its end", 10, 0, 3}} {
-			generation.Store(step.next)
-			unreadable.Store(step.unreadable)
-			time.Sleep(2 * generationInterval)
+			rule                         string
+			generation                   uint32
+			generationError, verifyError error
+			missing                      bool
+			verified, syncs              int // in this step
+		}{
+			{rule: "at the start", generation: 7, verified: 1},
+			{rule: "no change", generation: 7},
+			{rule: "a change of others", generation: 9, verified: 1},
+			{rule: "rules are missing", generation: 10, missing: true, verified: 1, syncs: 1},
+			{rule: "no change after it", generation: 10},
+			{rule: "the generation cannot be read", generation: 11, generationError: unreadable},
+			{rule: "it can be read again", generation: 11, verified: 1},
+			{rule: "the rules cannot be read", generation: 12, verifyError: unreadable, verified: 2},
+			{rule: "they can be read again", generation: 12, missing: true, verified: 1, syncs: 1},
+		} {
+			generation, generationError, verifyError, missing = step.generation, step.generationError, step.verifyError, step.missing
+			syncs, verified = 0, 0
+			time.Sleep(2*generationInterval + minInterval)
 			synctest.Wait()
-			if verified.Load() != step.want || syncs.Load() != step.want {
-				t.Errorf("%s: %d verifications and %d syncs, want %d", step.rule, verified.Load(), syncs.Load(), step.want)
+			if verified != step.verified || syncs != step.syncs {
+				t.Errorf("%s: %d verifications and %d syncs, want %d and %d", step.rule, verified, syncs, step.verified, step.syncs)
 			}
 		}
 	})

@@ -109,6 +109,9 @@ func (t Table) createSlots(tx *knftables.Transaction) {
 		tx.Add(&knftables.Map{Name: slotMap(slot), Type: address + " . inet_proto . inet_service : " + address + " . inet_service"})
 		tx.Add(&knftables.Chain{Name: slotChain(slot)})
 		rule(tx, slotChain(slot), fmt.Sprintf("meta l4proto { tcp, udp, sctp } dnat %s to %s daddr . meta l4proto . th dport map @%s", ip, ip, slotMap(slot)))
+		// A packet between a change of the choice and one of the slots must not get a connection
+		// without an endpoint: its sender sends it again.
+		rule(tx, slotChain(slot), "drop")
 		verdicts = append(verdicts, fmt.Sprintf("%d : goto %s", slot, slotChain(slot)))
 		tx.Add(&knftables.Chain{Name: choiceChain(slot + 1)})
 		rule(tx, choiceChain(slot+1), fmt.Sprintf("numgen random mod %d vmap { %s }", slot+1, strings.Join(verdicts, " , ")))
