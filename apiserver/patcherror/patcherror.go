@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -79,10 +78,11 @@ func Explain(ctx context.Context, err error, current runtime.Object) error {
 	if errors.As(err, &number) && number.Func == "ParseUint" {
 		return apierrors.NewBadRequest(fmt.Sprintf("metadata.resourceVersion: Invalid value: %q: must be a version that the server has returned", number.Num))
 	}
+	given, _ := ctx.Value(patchKey{}).(patch)
 	var answered apierrors.APIStatus
 	if !errors.As(err, &answered) {
-		if isClientError(err.Error()) {
-			return apierrors.NewBadRequest(shown(err.Error()))
+		if text := clientError(given.mediaType, err.Error()); text != "" {
+			return apierrors.NewBadRequest(text)
 		}
 		return err
 	}
@@ -90,7 +90,6 @@ func Explain(ctx context.Context, err error, current runtime.Object) error {
 	if status.Code != http.StatusUnprocessableEntity || status.Details == nil || status.Details.Kind != "" {
 		return err
 	}
-	given, _ := ctx.Value(patchKey{}).(patch)
 	if causes := status.Details.Causes; len(causes) == 1 && causes[0].Field == "patch" {
 		return apierrors.NewBadRequest(decodeError(given, causes[0], current))
 	}
@@ -104,20 +103,19 @@ func Explain(ctx context.Context, err error, current runtime.Object) error {
 }
 
 // These are parts of the errors of a client's patch for which the library has no
-// types: of a server-side apply whose body does not match the schema, of one whose
-// values cannot be decoded, such as a quantity, and of a strategic merge patch with
-// an invalid $patch.
+// types: of a server-side apply whose body does not match the schema, and of one whose
+// values cannot be decoded, such as a quantity.
 const (
 	untypedPatch     = "failed to create typed patch object"
 	undecodableValue = "unable to convert unstructured object to "
-	unknownDirective = "unknown patch type: "
 )
 
-// These begin the errors of strategic merge patches of which an element or a directive
-// does not fit the object. After the colon follow elements of the object, which may be
-// secret.
+// These begin the errors of strategic merge patches with an invalid $patch, or of which an
+// element or a directive does not fit the object. After the colon follow elements of the
+// object, which may be secret.
 const (
-	noMergeKey       = "map: map["
+	unknownDirective = "unknown patch type: "
+	elementOfList    = "map: map["
 	wrongDirective   = "expected a "
 	wrongOrder       = "The order in patch list:"
 	wrongOrderItem   = "value for key "
@@ -126,24 +124,33 @@ const (
 	unknownField     = "unable to find api field "
 )
 
-// isClientError reports whether the text is that of an error of a client's patch.
-func isClientError(text string) bool {
-	if strings.Contains(text, undecodableValue) {
-		return true
-	}
-	beginnings := []string{untypedPatch, unknownDirective, noMergeKey, wrongDirective, wrongOrder, wrongOrderItem, differentTypes, wrongElementType, unknownField}
-	return slices.ContainsFunc(beginnings, func(beginning string) bool { return strings.HasPrefix(text, beginning) })
-}
+// noMergeKey follows an element of the patch or of the stored object.
+const noMergeKey = " does not contain declared merge key"
 
-// shown returns the text of a client's error without the elements of the object, on one
-// line.
-func shown(text string) string {
+// clientError returns the message for an error of a client's patch, on one line and without
+// elements of the object, or "" if the error is another.
+func clientError(mediaType types.PatchType, text string) string {
+	line := strings.Join(strings.Fields(text), " ")
+	if strings.Contains(text, undecodableValue) || strings.HasPrefix(text, untypedPatch) {
+		return line
+	}
+	if mediaType != types.StrategicMergePatchType {
+		return ""
+	}
 	for _, beginning := range []string{differentTypes, wrongElementType} {
 		if strings.HasPrefix(text, beginning) {
 			return strings.TrimRight(beginning, ": ")
 		}
 	}
-	return strings.Join(strings.Fields(text), " ")
+	if _, after, found := strings.Cut(text, noMergeKey); found && strings.HasPrefix(text, elementOfList) {
+		return "an element of a list" + noMergeKey + after
+	}
+	for _, beginning := range []string{unknownDirective, wrongDirective, wrongOrder, wrongOrderItem, unknownField} {
+		if strings.HasPrefix(text, beginning) {
+			return line
+		}
+	}
+	return ""
 }
 
 // decodeError returns why an object cannot be decoded. The message of the cause

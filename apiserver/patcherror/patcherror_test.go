@@ -80,6 +80,7 @@ func TestExplain(t *testing.T) {
 			errors.New("failed to convert new object (/d; v1) to proper version: " + undecodableValue + "v1: quantities must match"), 400, "failed to convert new object (/d; v1)",
 		},
 		{"an invalid $patch", types.StrategicMergePatchType, `{}`, errors.New(unknownDirective + "bogus in map: map[]"), 400, unknownDirective + "bogus"},
+		{"words of a strategic merge patch in another request stay", types.MergePatchType, `{}`, errors.New(wrongDirective + "X, but received a Y"), 0, ""},
 		{"an invalid object stays", types.MergePatchType, `{}`, other, 0, ""},
 		{"other errors stay", types.MergePatchType, `{}`, errors.New("other"), 0, ""},
 	} {
@@ -103,7 +104,7 @@ func TestExplain(t *testing.T) {
 func TestAStrategicMergePatchThatDoesNotFitIsABadRequest(t *testing.T) {
 	current := `{"metadata":{"finalizers":["c"]},"spec":{"template":{"spec":{"containers":[{"name":"a","image":"secret"}]}}}}`
 	for patch, message := range map[string]string{
-		`{"spec":{"template":{"spec":{"containers":[{"image":"x"}]}}}}`:         "map: map[image:x] does not contain declared merge key: name",
+		`{"spec":{"template":{"spec":{"containers":[{"image":"x"}]}}}}`:         "an element of a list does not contain declared merge key: name",
 		`{"spec":{"template":{"spec":{"containers":[5]}}}}`:                     "list element types are not identical",
 		`{"metadata":{"$setElementOrder/finalizers":1}}`:                        "expected a []interface {}, but received a int64",
 		`{"metadata":{"$setElementOrder/finalizers":["a"],"finalizers":["b"]}}`: "The order in patch list: [b] doesn't match $setElementOrder list: [a]",
