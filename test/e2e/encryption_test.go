@@ -247,10 +247,10 @@ var _ = Describe("encryption at rest", func() {
 
 		By("changing the key of the plugin")
 		plugin.use("2")
-		Eventually(func() string {
+		Eventually(func(g Gomega) string {
 			status, body, err := e.server.Get(ctx, "/readyz") // asks the plugin every 20 seconds
-			Expect(err).NotTo(HaveOccurred())
-			Expect(status).To(Equal(200), body)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(status).To(Equal(200), body)
 			e.run("create", "secret", "generic", "later", "--from-literal=a=c")
 			defer e.run("delete", "secret", "later")
 			return e.kmsKeys(ctx)["later"]
