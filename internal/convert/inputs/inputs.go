@@ -34,6 +34,9 @@ type Result struct {
 // File is a file before and after its conversion.
 type File struct {
 	Name, Before, After string
+	// Outside is whether the file is outside of the directory that was named: a symbolic
+	// link of the directory leads to it.
+	Outside bool
 }
 
 // Convert converts the files of the names, which may be files, directories or Stdin. In
@@ -75,7 +78,12 @@ func Convert(c *convert.Converter, names []string, stdin io.Reader) (*Result, er
 					return string(text)
 				}
 			}
+			before := len(result.Files)
 			result.add(&of, file, string(text), inDirectory)
+			if inDirectory && len(result.Files) > before {
+				_, isInside := inside(name, file)
+				result.Files[before].Outside = !isInside
+			}
 		}
 	}
 	return result, nil
@@ -190,36 +198,58 @@ func isManifest(path string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path))
 }
 
+// target returns the path that a path leads to through symbolic links, or the path itself if
+// it leads nowhere, which is reported when it is read.
+func target(path string) string {
+	to, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return path
+	}
+	return to
+}
+
+// inside returns the path within a directory that a path leads to, and whether it leads there.
+func inside(dir, path string) (string, bool) {
+	within, err := filepath.Rel(target(dir), target(path))
+	return within, err == nil && filepath.IsLocal(within)
+}
+
+// isHidden reports whether a path within a directory is one of those that are left out.
+func isHidden(within string) bool {
+	return slices.ContainsFunc(strings.Split(within, string(filepath.Separator)), func(name string) bool {
+		return strings.HasPrefix(name, ".") && name != "."
+	})
+}
+
 // unread returns those symbolic links of a directory that are no other names of what is
 // read already.
 func unread(dir string, files, links []string) []string {
-	real := func(path string) string {
-		target, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			return path // it is reported
-		}
-		return target
-	}
 	read := map[string]bool{}
 	for _, file := range files {
-		read[real(file)] = true
+		read[target(file)] = true
 	}
 	return slices.DeleteFunc(links, func(link string) bool {
-		target := real(link)
-		if info, err := os.Stat(target); err == nil && info.IsDir() {
-			inside, err := filepath.Rel(real(dir), target)
-			return err == nil && filepath.IsLocal(inside) && !strings.HasPrefix(inside, ".")
+		to := target(link)
+		if info, err := os.Stat(to); err == nil && info.IsDir() {
+			within, isInside := inside(dir, link)
+			return isInside && !isHidden(within)
 		}
-		if read[target] || !isManifest(link) {
+		if read[to] || !isManifest(link) {
 			return true
 		}
-		read[target] = target != link
+		read[to] = to != link
 		return false
 	})
 }
 
-// Write writes the files that have changed, each as a whole or not at all.
+// Write writes the files that have changed, each as a whole or not at all. If one of them is
+// outside of the directory that was named, nothing is written.
 func (r *Result) Write() error {
+	for _, f := range r.Files {
+		if f.Outside && f.Before != f.After {
+			return fmt.Errorf("%s: symbolic link to a file outside of the directory: convert that file by its own name first; nothing was written", f.Name)
+		}
+	}
 	for _, f := range r.Files {
 		if f.Before == f.After {
 			continue

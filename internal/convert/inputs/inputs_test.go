@@ -83,11 +83,11 @@ func TestADirectoryIsReadAndWritten(t *testing.T) {
 
 func TestLinksOfADirectoryAreReadOrReported(t *testing.T) {
 	outside := files(t, map[string]string{"x.yaml": old, "more/y.yaml": old})
-	dir := files(t, map[string]string{"a.yaml": current, "sub/b.yaml": current, "..data/c.yaml": old})
+	dir := files(t, map[string]string{"a.yaml": current, "sub/b.yaml": current, "..data/c.yaml": old, "sub/.hidden/d.yaml": old})
 	for link, target := range map[string]string{
-		"same.yaml": "a.yaml", "inside": "sub", // read already
+		"same.yaml": "a.yaml", "inside": "sub", "itself": ".", // read already
 		"c.yaml": "..data/c.yaml", "x.yaml": filepath.Join(outside, "x.yaml"), // read
-		"gone.yaml": "nothing", "more": filepath.Join(outside, "more"), // reported
+		"hidden": "sub/.hidden", "gone.yaml": "nothing", "more": filepath.Join(outside, "more"), // reported
 		"README": "nothing", // no manifest by its name
 	} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
@@ -110,10 +110,18 @@ func TestLinksOfADirectoryAreReadOrReported(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"a.yaml", "b.yaml", "c.yaml", "gone.yaml: symbolic link to a file that does not exist",
-		"more: symbolic link to a directory: name the directory, too", "x.yaml",
+		"hidden: symbolic link to a directory: name the directory, too", "more: symbolic link to a directory: name the directory, too", "x.yaml",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	if err := result.Write(); err == nil || !strings.Contains(err.Error(), "x.yaml: symbolic link to a file outside of the directory") {
+		t.Errorf("writing: %v", err)
+	}
+	for _, file := range []string{filepath.Join(outside, "x.yaml"), filepath.Join(dir, "..data", "c.yaml")} {
+		if text, err := os.ReadFile(file); err != nil || string(text) != old {
+			t.Errorf("%s is %q, %v", file, text, err)
+		}
 	}
 }
 
