@@ -3,6 +3,7 @@ package syncloop
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -63,15 +64,31 @@ func TestAChangeOfTheGenerationIsFollowedByAVerification(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		unreadable := errors.New("unreadable")
+		var mu sync.Mutex
 		var generation uint32
 		var generationError, verifyError error
 		var missing bool
 		var syncs, verified int
 		loop := Loop{
 			Clock: clock.RealClock{}, Changed: make(chan struct{}), Signal: func() {},
-			Sync: func(context.Context) bool { syncs++; return true }, Check: func(context.Context) {},
-			Generation: func() (uint32, error) { return generation, generationError },
-			Verify:     func(context.Context) (bool, error) { verified++; return missing, verifyError },
+			Sync: func(context.Context) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				syncs++
+				return true
+			},
+			Check: func(context.Context) {},
+			Generation: func() (uint32, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return generation, generationError
+			},
+			Verify: func(context.Context) (bool, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				verified++
+				return missing, verifyError
+			},
 		}
 		go loop.Run(ctx)
 		for _, step := range []struct {
@@ -91,13 +108,17 @@ func TestAChangeOfTheGenerationIsFollowedByAVerification(t *testing.T) {
 			{rule: "the rules cannot be read", generation: 12, verifyError: unreadable, verified: 2},
 			{rule: "they can be read again", generation: 12, missing: true, verified: 1, syncs: 1},
 		} {
+			mu.Lock()
 			generation, generationError, verifyError, missing = step.generation, step.generationError, step.verifyError, step.missing
 			syncs, verified = 0, 0
+			mu.Unlock()
 			time.Sleep(2*generationInterval + minInterval)
 			synctest.Wait()
+			mu.Lock()
 			if verified != step.verified || syncs != step.syncs {
 				t.Errorf("%s: %d verifications and %d syncs, want %d and %d", step.rule, verified, syncs, step.verified, step.syncs)
 			}
+			mu.Unlock()
 		}
 	})
 }
