@@ -69,7 +69,7 @@ type Cgroups interface {
 type Network interface {
 	// Protect returns when the rules of a pod with these addresses are in place.
 	Protect(ctx context.Context, p *corev1.Pod, addresses []string) error
-	// Release forgets a pod whose sandboxes are gone.
+	// Release forgets the addresses of a pod whose sandboxes have stopped.
 	Release(uid types.UID)
 }
 
@@ -166,7 +166,7 @@ func (e *Executor) Perform(ctx context.Context, p *corev1.Pod, observed pod.Obse
 	case pod.RemoveContainer:
 		return e.removeContainer(ctx, p, op)
 	case pod.StopSandbox:
-		return asResult("FailedKillPod", e.o.Runtime.StopSandbox(ctx, op.ID))
+		return e.stopSandbox(ctx, p, observed, op)
 	case pod.RemoveSandbox:
 		return asResult("FailedKillPod", e.o.Runtime.RemoveSandbox(ctx, op.ID))
 	case pod.TearDown:

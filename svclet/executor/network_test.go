@@ -45,3 +45,30 @@ func TestNoContainerStartsBeforeTheRulesOfItsPodAreInPlace(t *testing.T) {
 	r.succeed(pod.Operation{Kind: pod.TearDown})
 	r.Expect(n.released).To(gomega.ConsistOf(types.UID("u")))
 }
+
+func TestAPodHoldsItsAddressesUntilItsLastSandboxHasStopped(t *testing.T) {
+	r := newFixture(t)
+	n := &network{}
+	r.o.Network = n
+	start := r.startOf("app") // in the first sandbox
+	r.succeed(start)
+	r.succeed(pod.Operation{Kind: pod.CreateSandbox, Attempt: 1})
+	both := r.observed()
+	r.Expect(both.Sandboxes).To(gomega.HaveLen(2))
+	stop := func(id string) {
+		r.Expect(r.Perform(t.Context(), r.pod, both, pod.Operation{Kind: pod.StopSandbox, ID: id}, nil)).To(gomega.Equal(pod.Result{}))
+	}
+	stop(start.SandboxID)
+	r.Expect(n.released).To(gomega.BeEmpty(), "the newer sandbox is ready")
+	stop(both.Sandboxes[0].ID) // of an observation before the other one has stopped
+	r.Expect(n.released).To(gomega.Equal([]types.UID{"u"}))
+
+	// A sandbox that replaces it has addresses before the pod's first container starts in it.
+	r.succeed(pod.Operation{Kind: pod.CreateSandbox, Attempt: 2})
+	start.SandboxID, start.Attempt = r.observed().Sandboxes[0].ID, 1
+	r.succeed(start)
+	r.Expect(n.protected).To(gomega.HaveLen(2))
+	r.Expect(n.released).To(gomega.HaveLen(1))
+	r.succeed(pod.Operation{Kind: pod.StopSandbox, ID: start.SandboxID})
+	r.Expect(n.released).To(gomega.HaveLen(2))
+}

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,4 +66,24 @@ func (e *Executor) removeContainer(ctx context.Context, p *corev1.Pod, op pod.Op
 		return failed("FailedKillPod", err)
 	}
 	return asResult("FailedKillPod", e.o.Logs.Remove(Log(e.o.Containers, p, op.Name, op.ID, op.Attempt)))
+}
+
+// stopSandbox stops a sandbox. The addresses of the pod's last one may be those of another
+// pod from then on, whether or not the volumes of this pod are kept.
+func (e *Executor) stopSandbox(ctx context.Context, p *corev1.Pod, observed pod.Observed, op pod.Operation) pod.Result {
+	if err := e.o.Runtime.StopSandbox(ctx, op.ID); err != nil || e.o.Network == nil {
+		return asResult("FailedKillPod", err)
+	}
+	isOther := func(s pod.Sandbox) bool { return s.Ready && s.ID != op.ID }
+	if slices.ContainsFunc(observed.Sandboxes, isOther) {
+		// It may have been stopped at the same time.
+		var err error
+		if observed, err = e.Observe(ctx, p.UID); err != nil {
+			return failed("FailedKillPod", err)
+		}
+	}
+	if !slices.ContainsFunc(observed.Sandboxes, isOther) {
+		e.o.Network.Release(p.UID)
+	}
+	return pod.Result{}
 }

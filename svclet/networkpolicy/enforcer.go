@@ -266,7 +266,7 @@ func (e *Enforcer) admit(ctx context.Context, addresses []string) {
 // the first rules that Run writes have these pods.
 func (e *Enforcer) Adopt(pods []runtime.Pod) { e.state.adopt(pods) }
 
-// Release forgets a pod of this node, whose sandboxes are gone.
+// Release forgets a pod of this node, whose sandboxes have stopped.
 func (e *Enforcer) Release(uid types.UID) { e.state.release(uid) }
 
 // Remove removes the rules of an enforcer with a bridge.
