@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -361,6 +362,31 @@ func TestAVolumeStaysStagedOnlyWhileADamagedRecordMayBeOfIt(t *testing.T) {
 	f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.Succeed())
 	f.Expect(f.driver.Calls()).To(gomega.ContainElement("unstage h1"))
 	f.Expect(f.driver.Calls()).NotTo(gomega.ContainElement("unstage h2"))
+}
+
+func TestADamagedRecordOfAnInlineVolumeKeepsNoVolumeStaged(t *testing.T) {
+	f := newFixture(t, stages)
+	f.o.Mounted = func(path string) (bool, error) {
+		_, err := os.Lstat(path)
+		return strings.HasPrefix(path, f.layout.volumes("u2")), err
+	}
+	f.change(func(s *storagev1.CSIDriverSpec) {
+		s.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral, storagev1.VolumeLifecyclePersistent}
+	})
+	f.publish(persistent("u1"))
+	// Its name in the pod is that of the PersistentVolume.
+	inline := Volume{Pod: podOf("u2"), Name: persistent("u1").PV.Name, Inline: &corev1.CSIVolumeSource{Driver: driverName}}
+	f.publish(inline)
+	path := filepath.Join(f.layout.volumes("u2"), inline.Name, recordFile)
+	f.Expect(os.WriteFile(path, []byte("{"), 0o600)).To(gomega.Succeed())
+
+	// An agent that has restarted knows it when it has set up the pod.
+	f.forgetInline("u2")
+	f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.MatchError(gomega.ContainSubstring("is damaged")))
+	_, err := f.Publish(t.Context(), inline)
+	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("is damaged")))
+	f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.Succeed())
+	f.Expect(f.driver.Calls()).To(gomega.ContainElement("unstage h1"))
 }
 
 func TestAVolumeThatIsMountedWithAnSELinuxLabelIsLabelled(t *testing.T) {

@@ -62,6 +62,8 @@ type Manager struct {
 	mu sync.Mutex
 	// inUse counts the pods that use an attached volume, or will.
 	inUse map[corev1.UniqueVolumeName]map[types.UID]bool
+	// inline are the directories of inline volumes, by pod: those are never staged.
+	inline map[types.UID]map[string]bool
 }
 
 // New returns a manager. It reads which volumes earlier agents have mounted.
@@ -76,7 +78,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		o: o, layout: layout{root: root}, drivers: drivers{all: map[string]*driver{}},
-		inUse: map[corev1.UniqueVolumeName]map[types.UID]bool{},
+		inUse: map[corev1.UniqueVolumeName]map[types.UID]bool{}, inline: map[types.UID]map[string]bool{},
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

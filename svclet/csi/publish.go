@@ -49,6 +49,10 @@ func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
 			return Published{}, fmt.Errorf("name %q of a CSI driver or volume cannot be a directory's name", name)
 		}
 	}
+	p.dir = filepath.Join(m.layout.volumes(v.Pod.UID), p.record.Volume)
+	if v.PV == nil {
+		m.noteInline(v.Pod.UID, p.dir)
+	}
 	var err error
 	if p.driver, err = m.drivers.get(p.record.Driver); err != nil {
 		return Published{}, err
@@ -59,7 +63,6 @@ func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
 	if err := v.checkLifecycle(p.object); err != nil {
 		return Published{}, err
 	}
-	p.dir = filepath.Join(m.layout.volumes(v.Pod.UID), p.record.Volume)
 	var labelled bool
 	p.options, labelled = v.mountOptions(p.object, m.o.SELinux)
 	delegated := v.givesGroup(p.object) && p.driver.can(spec.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)

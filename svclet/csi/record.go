@@ -157,10 +157,38 @@ func (m *Manager) usedByOthers(dir string, r record) (bool, error) {
 	return false, damaged
 }
 
+// noteInline remembers the directory of an inline volume of a pod.
+func (m *Manager) noteInline(uid types.UID, dir string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.inline[uid] == nil {
+		m.inline[uid] = map[string]bool{}
+	}
+	m.inline[uid][dir] = true
+}
+
+// isInline reports whether the pod of a directory is known to have it for an inline volume.
+func (m *Manager) isInline(dir string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.inline[uidOf(dir)][dir]
+}
+
+// forgetInline forgets the inline volumes of a pod.
+func (m *Manager) forgetInline(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.inline, uid)
+}
+
 // mayUse reports whether the volume of dir, whose record is damaged, may be on the device of
 // r: it has the same name, or it is mounted and may be another PersistentVolume with the
-// same handle. It is not that if a volume of its name is staged with another handle.
+// same handle. It is not that if it is an inline volume, or if a volume of its name is staged
+// with another handle.
 func (m *Manager) mayUse(dir string, r record) (bool, error) {
+	if m.isInline(dir) {
+		return false, nil
+	}
 	name := filepath.Base(dir)
 	if name == r.Volume {
 		return true, nil
