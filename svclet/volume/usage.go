@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -33,48 +35,105 @@ const (
 	measureDriver
 )
 
-// Usage measures the volumes of a mounted pod. It returns an earlier measurement
-// that is at most Options.UsagePeriod old, which the caller must not modify. It
-// does not wait for a mount in flight.
+// measurement is the newest one of a volume.
+type measurement struct {
+	usage Usage
+	err   error
+	// at is when it began; zero before the first has ended, and after one that failed.
+	at time.Time
+	// done is closed when the measurement in flight has ended; nil if there is none.
+	done chan struct{}
+	// late reports that the one in flight has been waited for in vain; outdated that the
+	// volume has been mounted again meanwhile.
+	late, outdated bool
+}
+
+// Usage measures the volumes of a mounted pod, and returns when ctx is done in any case: a
+// file system that does not respond, that of an unreachable NFS server for example, blocks
+// its own measurement alone, and is not waited for a second time. Its volume has the values
+// of its last measurement, if there is one, and is in the error. Measurements are at most
+// Options.UsagePeriod old otherwise. Usage does not wait for a mount in flight.
 func (m *Manager) Usage(ctx context.Context, uid types.UID) ([]Usage, error) {
 	m.mutex.Lock()
+	defer m.mutex.Unlock()
 	pod := m.pods[uid]
 	if pod == nil {
-		m.mutex.Unlock()
 		return nil, nil
 	}
-	volumes, usage, at := pod.volumes, pod.usage, pod.usedAt
-	m.mutex.Unlock()
-	now := m.Clock.Now()
-	if usage != nil && now.Sub(at) < m.UsagePeriod {
-		return usage, nil
+	volumes := slices.DeleteFunc(slices.Clone(pod.volumes), func(v mountedVolume) bool { return v.measure == measureNothing })
+	all := make([]*measurement, len(volumes))
+	for i, v := range volumes {
+		all[i] = m.measured(ctx, uid, pod, v)
 	}
-	usage = []Usage{}
+	for _, u := range all {
+		m.await(ctx, u)
+	}
+	usage := []Usage{}
 	var failed []error
-	for _, v := range volumes {
-		if v.measure == measureNothing {
-			continue
+	for i, u := range all {
+		err := u.err
+		if u.done != nil {
+			u.late, err = true, errors.New("its file system or driver has not responded yet")
 		}
-		u, err := m.measure(ctx, uid, v)
 		if err != nil {
-			failed = append(failed, fmt.Errorf("measuring volume %q: %w", v.name, err))
-			continue
+			failed = append(failed, fmt.Errorf("measuring volume %q: %w", volumes[i].name, err))
 		}
-		usage = append(usage, u)
-	}
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	// Unless the volumes were mounted again or unmounted meanwhile.
-	if len(failed) == 0 && len(volumes) > 0 && len(pod.volumes) == len(volumes) && &pod.volumes[0] == &volumes[0] {
-		pod.usage, pod.usedAt = usage, now
+		if !u.at.IsZero() {
+			usage = append(usage, u.usage)
+		}
 	}
 	return usage, errors.Join(failed...)
+}
+
+// await waits for a measurement in flight, unless that was in vain before. The caller holds
+// the mutex, which is released meanwhile.
+func (m *Manager) await(ctx context.Context, u *measurement) {
+	done := u.done
+	if done == nil || u.late {
+		return
+	}
+	m.mutex.Unlock()
+	defer m.mutex.Lock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// measured returns the measurement of a volume, and begins it unless that is in flight or
+// recent enough. The caller holds the mutex.
+func (m *Manager) measured(ctx context.Context, uid types.UID, pod *state, v mountedVolume) *measurement {
+	u, now := pod.measured[v.name], m.Clock.Now()
+	switch {
+	case u == nil:
+		u = &measurement{}
+		if pod.measured == nil {
+			pod.measured = map[string]*measurement{}
+		}
+		pod.measured[v.name] = u
+	case u.done != nil, !u.at.IsZero() && now.Sub(u.at) < m.UsagePeriod:
+		return u
+	}
+	done := make(chan struct{})
+	u.done, u.outdated = done, false
+	go func() {
+		usage, err := m.measure(context.WithoutCancel(ctx), uid, v)
+		m.mutex.Lock()
+		defer m.mutex.Unlock()
+		u.usage, u.err, u.at = usage, err, now
+		if err != nil || u.outdated {
+			u.at = time.Time{}
+		}
+		u.done, u.late = nil, false
+		close(done)
+	}()
+	return u
 }
 
 // measure measures one volume.
 func (m *Manager) measure(ctx context.Context, uid types.UID, v mountedVolume) (Usage, error) {
 	if v.measure != measureDriver {
-		return measureVolume(ctx, v)
+		return m.measureFiles(ctx, v)
 	}
 	u, err := m.CSI.Usage(ctx, uid, v.driver)
 	return Usage{

@@ -1,12 +1,14 @@
 package volume
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -48,6 +50,52 @@ func TestUsageEqualsDu(t *testing.T) {
 	if full.InodesUsed != 4 || full.Used < 1<<20 || full.Used > 3<<19 {
 		t.Errorf("full: %+v", full)
 	}
+}
+
+func TestAFileSystemThatDoesNotRespondBlocksNoOtherMeasurement(t *testing.T) {
+	g, h := gomega.NewWithT(t), newFixture(t)
+	pod := podOf(
+		volumeOf("hangs", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+		volumeOf("v", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+	)
+	_, err := h.Mount(t.Context(), pod)
+	must(t, err)
+	hanging, respond := make(chan struct{}, 2), make(chan struct{})
+	h.measureFiles = func(ctx context.Context, v mountedVolume) (Usage, error) {
+		if v.name == "hangs" {
+			hanging <- struct{}{}
+			<-respond
+		}
+		return measureVolume(ctx, v)
+	}
+	names := func(ctx context.Context) ([]string, error) {
+		usage, err := h.Usage(ctx, pod.UID)
+		names := []string{}
+		for _, u := range usage {
+			names = append(names, u.Name)
+		}
+		return names, err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { _, err := names(ctx); ended <- err }()
+	<-hanging
+	cancel()
+	g.Expect(<-ended).To(gomega.MatchError(gomega.ContainSubstring(`measuring volume "hangs": its file system`)))
+
+	// It is not waited for again, measured twice or, after it has been mounted again, forgotten.
+	for range 2 {
+		g.Eventually(func() []string {
+			got, err := names(t.Context())
+			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("hangs")))
+			return got
+		}).Should(gomega.Equal([]string{"v"}))
+		_, err := h.Mount(t.Context(), pod)
+		must(t, err)
+	}
+	g.Expect(hanging).To(gomega.BeEmpty())
+	close(respond)
+	g.Eventually(func() ([]string, error) { return names(t.Context()) }).Should(gomega.Equal([]string{"hangs", "v"}))
 }
 
 func TestOnRootMismatchChangesOwnershipOnlyIfTheRootDiffers(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,6 +94,8 @@ type Manager struct {
 	Options
 	layout layout
 	flex   Flex
+	// measureFiles measures a volume by its file system: measureVolume, unless a test replaces it.
+	measureFiles func(context.Context, mountedVolume) (Usage, error)
 
 	mutex sync.Mutex
 	pods  map[types.UID]*state
@@ -104,8 +107,8 @@ type state struct {
 	sync.Mutex
 	users   int
 	volumes []mountedVolume
-	usage   []Usage
-	usedAt  time.Time
+	// measured are the measurements of the volumes, by their names.
+	measured map[string]*measurement
 }
 
 // Mounted is a volume that is ready to be mounted into containers.
@@ -168,7 +171,7 @@ func New(options Options) (*Manager, error) {
 		return nil, fmt.Errorf("root directory %q: %w", options.RootDir, err)
 	}
 	options.RootDir = root
-	m := &Manager{Options: options, layout: layout{root: root}, pods: map[types.UID]*state{}}
+	m := &Manager{Options: options, layout: layout{root: root}, measureFiles: measureVolume, pods: map[types.UID]*state{}}
 	if options.PluginDir != "" {
 		m.flex = flexvolume.New(flexvolume.Options{
 			Dir: options.PluginDir, RootDir: root, NodeName: options.NodeName,
@@ -278,7 +281,12 @@ type mountedVolume struct {
 func (m *Manager) remember(s *state, volumes []mountedVolume) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	s.volumes, s.usage = volumes, nil
+	s.volumes = volumes
+	// A measurement in flight is kept, so that one that never ends has no second one.
+	maps.DeleteFunc(s.measured, func(_ string, u *measurement) bool {
+		u.outdated = true
+		return u.done == nil
+	})
 }
 
 // remembered returns a mounted volume, nil if it is not mounted.

@@ -28,6 +28,8 @@ func (p *Provider) pods(ctx context.Context, only bool) ([]statsapi.PodStats, er
 	if err != nil {
 		return nil, err
 	}
+	measuring, cancel := context.WithTimeout(ctx, volumesTimeout)
+	defer cancel()
 	bySandbox := map[string]*statsapi.PodStats{}
 	for _, s := range ofContainers {
 		container := present.containers[s.GetAttributes().GetId()]
@@ -50,7 +52,7 @@ func (p *Provider) pods(ctx context.Context, only bool) ([]statsapi.PodStats, er
 		}
 		pod.Swap = swapOfContainers(pod)
 		if !only {
-			p.addStorage(ctx, pod)
+			p.addStorage(measuring, pod)
 		}
 		pods = append(pods, *pod)
 	}

@@ -48,7 +48,8 @@ type Images interface {
 	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
 }
 
-// Volumes returns the usage of a pod's volumes. It may be nil.
+// Volumes returns the usage of a pod's volumes. It may be nil. When ctx is done it returns,
+// at once, those that have been measured.
 type Volumes func(ctx context.Context, uid types.UID) ([]statsapi.VolumeStats, error)
 
 // fresh is how long a summary is cached, and window the time between the two
@@ -59,6 +60,10 @@ const (
 	window  = 200 * time.Millisecond
 	longest = 2 * time.Minute
 )
+
+// volumesTimeout is how long a summary waits for the volumes of all pods: other requests
+// wait for the summary.
+const volumesTimeout = time.Second
 
 // Provider measures resource usage.
 type Provider struct {

@@ -427,6 +427,24 @@ func compare(t *testing.T, c prometheus.Collector, path string) {
 	}
 }
 
+func TestVolumesThatDoNotRespondDelayASummaryOnce(t *testing.T) {
+	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
+	asked := 0
+	p := stats.New(stats.Options{NodeName: "node", RootDirectory: t.TempDir(), Root: machine(t, true), Clock: f.clock}, f, f, func(ctx context.Context, _ types.UID) ([]statsapi.VolumeStats, error) {
+		asked++
+		<-ctx.Done() // the request's own context has no end
+		return nil, ctx.Err()
+	})
+	if s := summary(t, f, p, false); len(s.Pods) == 0 || asked == 0 {
+		t.Errorf("%d pods, volumes asked for %d times", len(s.Pods), asked)
+	}
+	asked = 0
+	f.clock.Step(time.Minute)
+	if n := testutil.CollectAndCount(p.Resource()); n < 3 || asked != 0 {
+		t.Errorf("%d metrics, volumes asked for %d times", n, asked)
+	}
+}
+
 func TestTheSummaryIsJSON(t *testing.T) {
 	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
 	data, err := json.Marshal(summary(t, f, provider(t, f, true), false))
