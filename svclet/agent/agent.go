@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/certificates"
+	"svc.dev/svc/svclet/cgroup"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/eviction"
@@ -182,7 +183,8 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if err != nil {
 		return nil, err
 	}
-	all := tasks{parts: []func(context.Context){n.Run, reportSystemOOM(oom.Open, conn.events.Node)}}
+	killed := oomReports{event: conn.events.Node, counter: p.oomKills, driver: cgroup.Driver(base.Configuration.CgroupDriver)}
+	all := tasks{parts: []func(context.Context){n.Run, killed.watch(oom.Open)}}
 	all.add(renewal(base))
 	all.add(recordsTask(conn, pulls))
 	all.add(gracefulShutdown(base, conn, p, n))

@@ -20,6 +20,7 @@ import (
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/logs"
 	"svc.dev/svc/svclet/node"
+	"svc.dev/svc/svclet/oom"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/probe"
@@ -40,6 +41,7 @@ type pods struct {
 	statuses     *status.Manager
 	volumes      *volume.Manager
 	probeMetrics []prometheus.Collector
+	oomKills     *oom.Counter
 	updates      chan source.Update // of all sources
 }
 
@@ -119,7 +121,7 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 	)
 	return &pods{
 		Manager: manager, executor: operations, allocations: allocations, statuses: statuses, volumes: volumes,
-		probeMetrics: probes.ProbeMetrics(), updates: updates,
+		probeMetrics: probes.ProbeMetrics(), oomKills: oom.NewCounter(table.Containers), updates: updates,
 	}, all, nil
 }
 

@@ -53,7 +53,7 @@ func newServer(ctx context.Context, base common, conn connections, images *image
 		Pods: servedPods{p.Manager, conn.runtime}, Runtime: conn.runtime, SyncLoop: p.Manager,
 		Configz: func() any { return shown }, Clock: base.Clock,
 		Stats: measured, SetVerbosity: base.SetVerbosity, Journal: server.Journalctl, Requests: base.metrics,
-		Metrics: base.metrics.Gatherer(), Resource: registry(measured.Resource()), Cadvisor: registry(measured.Cadvisor()),
+		Metrics: base.metrics.Gatherer(), Resource: registry(measured.Resource()), Cadvisor: registry(measured.Cadvisor(), p.oomKills),
 		Probes: registry(p.probeMetrics...), Tracer: conn.tracer,
 	}
 	if conn.clients != nil {

@@ -98,3 +98,19 @@ func (d Driver) podUID(directory string) (types.UID, bool) {
 	uid, isPod := strings.CutPrefix(n[len(n)-1], podPrefix)
 	return types.UID(uid), isPod && uid != ""
 }
+
+// Container returns the pod and the runtime's ID of the container that a cgroup is of, or is
+// within, from the cgroup's path. Runtimes name the cgroup "ID" or "PREFIX-ID" and, with
+// systemd, "PREFIX-ID.scope".
+func (d Driver) Container(path string) (uid types.UID, id string, found bool) {
+	elements := strings.Split(path, "/")
+	for i, element := range elements[:len(elements)-1] {
+		if uid, isPod := d.podUID(element); isPod {
+			id := strings.TrimSuffix(elements[i+1], ".scope")
+			if id = id[strings.LastIndexByte(id, '-')+1:]; id != "" {
+				return uid, id, true
+			}
+		}
+	}
+	return "", "", false
+}

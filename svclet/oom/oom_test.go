@@ -34,31 +34,34 @@ const (
 	limited = "3,1003,97412347,-;Memory cgroup out of memory: Killed process 4321 (stress) total-vm:1024kB"
 )
 
-func TestWhichKillsAreOfTheWholeMachine(t *testing.T) {
-	const message = "System OOM encountered, victim process: stress, pid: 4321"
+func TestKillsOfTheMachineAndOfCgroups(t *testing.T) {
+	const message, pod = "System OOM encountered, victim process: stress, pid: 4321", "/kubepods/burstable/podu/c"
+	ofMachine, ofContainer, unknown := Kill{pod, true, message}, Kill{pod, false, message}, Kill{"", true, message}
 	for _, test := range []struct {
 		rule string
 		log  records
-		want []string
+		want []Kill
 	}{
-		{"no memory is left on the machine", records{begin, machine, end}, []string{message}},
-		{"other messages are between", records{begin, "6,1,1,-;eth0: link up", machine, end}, []string{message}},
-		{"each is reported", records{begin, machine, end, begin, machine, end}, []string{message, message}},
-		{"a container has reached its limit", records{begin, limit, limited}, nil},
-		{"the limit is that of the root cgroup", records{begin, strings.ReplaceAll(limit, "oom_memcg=/kubepods/burstable/podu/c", "oom_memcg=/"), limited}, []string{message}},
-		{"a container has reached its limit, before Linux 5.0", records{begin, "6,1,1,-;Task in /kubepods/podu/c killed as a result of limit of /kubepods/podu/c", end}, nil},
-		{"no memory is left on the machine, before Linux 5.0", records{begin, "6,1,1,-;Task in /kubepods/podu/c killed as a result of limit of /", end}, []string{message}},
+		{"no memory is left on the machine", records{begin, machine, end}, []Kill{ofMachine}},
+		{"other messages are between", records{begin, "6,1,1,-;eth0: link up", machine, end}, []Kill{ofMachine}},
+		{"each is reported", records{begin, machine, end, begin, machine, end}, []Kill{ofMachine, ofMachine}},
+		{"a container has reached its limit", records{begin, limit, limited}, []Kill{ofContainer}},
+		{"a pod has reached its limit", records{begin, strings.ReplaceAll(limit, "oom_memcg="+pod, "oom_memcg=/kubepods/burstable/podu"), limited}, []Kill{ofContainer}},
+		{"the limit is that of the root cgroup", records{begin, strings.ReplaceAll(limit, "oom_memcg="+pod, "oom_memcg=/"), limited}, []Kill{ofMachine}},
+		{"a container has reached its limit, before Linux 5.0", records{begin, "6,1,1,-;Task in " + pod + " killed as a result of limit of " + pod, end}, []Kill{ofContainer}},
+		{"the limit is that of the root cgroup, before Linux 5.0", records{begin, "6,1,1,-;Task in " + pod + " killed as a result of limit of /", end}, []Kill{ofMachine}},
+		{"no memory is left on the machine, before Linux 5.0", records{begin, end}, []Kill{unknown}},
 		{"the beginning was not read", records{machine, end}, nil},
-		{"messages between were overwritten", records{begin, overwritten, end, begin, machine, end}, []string{message}},
-		{"a record without a message", records{"4,1", begin, machine, end}, []string{message}},
+		{"messages between were overwritten", records{begin, overwritten, end, begin, machine, end}, []Kill{ofMachine}},
+		{"a record without a message", records{"4,1", begin, machine, end}, []Kill{ofMachine}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			var got []string
-			if err := Watch(&test.log, func(message string) { got = append(got, message) }); !errors.Is(err, io.EOF) {
+			var got []Kill
+			if err := Watch(&test.log, func(k Kill) { got = append(got, k) }); !errors.Is(err, io.EOF) {
 				t.Errorf("it ends with %v", err)
 			}
 			if !slices.Equal(got, test.want) {
-				t.Errorf("got %q, want %q", got, test.want)
+				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
 	}
@@ -70,7 +73,7 @@ func TestClosingTheKernelsLogEndsTheWatch(t *testing.T) {
 		t.Skipf("this process may not read the kernel's log: %v", err)
 	}
 	ended := make(chan error)
-	go func() { ended <- Watch(log, func(string) {}) }()
+	go func() { ended <- Watch(log, func(Kill) {}) }()
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}

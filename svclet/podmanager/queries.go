@@ -8,6 +8,7 @@ import (
 	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/executor"
 	"svc.dev/svc/svclet/logs"
+	"svc.dev/svc/svclet/oom"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/server/metrics"
 	"svc.dev/svc/svclet/source"
@@ -101,6 +102,18 @@ func (t *Table) Running() []allocation.Container {
 			if c.State == pod.Running {
 				all = append(all, allocation.Container{Pod: uid, Name: c.Name, ID: c.ID})
 			}
+		}
+	}
+	return all
+}
+
+// Containers returns the containers that the runtime has, whether they run or not.
+func (t *Table) Containers() []oom.Container {
+	var all []oom.Container
+	for _, w := range t.all() {
+		p := w.Pod()
+		for _, c := range w.Observed().Containers {
+			all = append(all, oom.Container{Pod: p.UID, Namespace: p.Namespace, PodName: p.Name, Name: c.Name, ID: c.ID})
 		}
 	}
 	return all
