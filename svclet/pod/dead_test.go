@@ -54,3 +54,41 @@ func TestTerminatedContainersAreKeptAsTheOptionsSay(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEndedPodLosesContainersThatAreExpendable(t *testing.T) {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"},
+		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodFailed},
+	}
+	m := New(p, Options{})
+	observed := Observed{
+		Sandboxes:  []Sandbox{{ID: "s"}},
+		Containers: []Container{{ID: "c0", Name: "a", SandboxID: "s", State: Exited, ExitCode: 3, Reason: "Error"}},
+	}
+	removed := func(now time.Time) []string {
+		var removed []string
+		for _, op := range m.Next(now).Start {
+			if op.Kind == RemoveContainer || op.Kind == RemoveSandbox {
+				removed = append(removed, op.ID)
+			}
+		}
+		return removed
+	}
+	now := time.Unix(1_800_000_000, 0)
+	m.Observe(observed)
+	if got := removed(now); len(got) > 0 {
+		t.Errorf("removed %v before the disk fills up", got)
+	}
+	m.Expend(map[string]bool{"c0": true})
+	if got := removed(now); !slices.Equal(got, []string{"c0"}) {
+		t.Errorf("removed %v", got)
+	}
+	m.Done(Operation{Kind: RemoveContainer, ID: "c0", Name: "a"}, Result{})
+	observed.Containers = nil
+	m.Observe(observed)
+	status := m.Next(now.Add(time.Second)).Status
+	if s := status.ContainerStatuses; status.Phase != corev1.PodFailed || len(s) != 1 || s[0].State.Terminated == nil || s[0].State.Terminated.ExitCode != 3 {
+		t.Errorf("afterwards the status is %+v", status)
+	}
+}

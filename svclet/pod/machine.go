@@ -155,7 +155,8 @@ func (m *Machine) Kill(reason, message, disruption string, grace *int64) {
 }
 
 // Expend sets the terminated attempts of containers, by their IDs, that are removed
-// although the options keep them.
+// although the options keep them. The newest one of a container is kept unless the pod has
+// ended.
 func (m *Machine) Expend(ids map[string]bool) { m.expendable = ids }
 
 // Observe sets what the runtime holds of the pod. It must be called before the

@@ -203,8 +203,8 @@ func (m *Machine) recordKilling(c *container, o *Container, message string) {
 
 func hasPreStop(c *corev1.Container) bool { return c.Lifecycle != nil && c.Lifecycle.PreStop != nil }
 
-// prune removes what need not be kept: attempts of a container other than the newest
-// and, for `logs --previous`, as many before it as the options say, and sandboxes other
+// prune removes what need not be kept: attempts of a container other than the newest, which
+// is removed only if it is expendable and the pod has ended, and, for `logs --previous`, as many before it as the options say, and sandboxes other
 // than the newest that have no containers.
 func (m *Machine) prune() {
 	for i := range m.observed.Containers {
@@ -217,7 +217,7 @@ func (m *Machine) prune() {
 		}
 		c := m.container(o.Name)
 		switch {
-		case c == nil || newer == 0:
+		case c == nil || newer == 0 && !(m.ended && m.expendable[o.ID]):
 		case o.State == Running || o.State == Unknown && !slices.Contains(m.stopped, o.ID):
 			m.stop(c, o, m.specGrace(), fmt.Sprintf("Stopping container %s", o.Name))
 		case m.expired(o, newer):

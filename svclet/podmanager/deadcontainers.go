@@ -30,9 +30,35 @@ func (m *Manager) limitDeadContainers(ctx context.Context) {
 	}
 }
 
-// RemoveDead removes all terminated containers that have been replaced, whatever their age,
-// because the disk fills up.
-func (m *Manager) RemoveDead() { m.removeDead(0, m.o.Clock.Now()) }
+// RemoveDead removes all containers of pods that have ended, because the disk fills up, as
+// soon as every source has delivered its pods. Those of other pods are kept as usual. This is
+// what kubelet's DeleteAllUnusedContainers does.
+func (m *Manager) RemoveDead() {
+	if !m.isReady() {
+		return
+	}
+	before := m.o.Clock.Now().Add(-m.o.Machine.DeadContainerTTL)
+	for _, w := range m.all() {
+		if !w.HasEnded() {
+			continue
+		}
+		if ids := terminated(w.Observed().Containers, before); len(ids) > 0 {
+			w.Expend(ids)
+		}
+	}
+}
+
+// terminated returns the IDs of the containers that have terminated, of those created before
+// a time.
+func terminated(containers []pod.Container, before time.Time) map[string]bool {
+	ids := map[string]bool{}
+	for i := range containers {
+		if c := &containers[i]; c.State == pod.Exited && c.CreatedAt.Before(before) {
+			ids[c.ID] = true
+		}
+	}
+	return ids
+}
 
 // removeDead removes the oldest terminated containers, created before a time, of which the
 // node has more than limit.

@@ -38,3 +38,16 @@ func TestTheOldestTerminatedContainersAreSuperfluous(t *testing.T) {
 		}
 	}
 }
+
+func TestPodsThatHaveEndedLoseTheirTerminatedContainers(t *testing.T) {
+	at := func(second int64) time.Time { return time.Unix(second, 0) }
+	got := terminated([]pod.Container{
+		{ID: "a2", Name: "main", State: pod.Exited, CreatedAt: at(20)},
+		{ID: "a1", Name: "main", State: pod.Exited, CreatedAt: at(10)},
+		{ID: "b1", Name: "side", State: pod.Unknown, CreatedAt: at(10)},
+		{ID: "b2", Name: "side", State: pod.Exited, CreatedAt: at(30)}, // younger than the minimum age
+	}, at(30))
+	if diff := cmp.Diff(map[string]bool{"a1": true, "a2": true}, got); diff != "" {
+		t.Error(diff)
+	}
+}
