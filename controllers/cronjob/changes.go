@@ -19,22 +19,29 @@ type changes struct {
 	seen map[types.NamespacedName]scheduled
 }
 
-// scheduled is the schedule of a cron job, and when it was changed to that one.
+// scheduled is the schedule of a cron job, when it was changed to that one, and whether
+// the cron job is suspended.
 type scheduled struct {
 	uid            types.UID
 	schedule, zone string
 	changed        time.Time
+	suspended      bool
 }
 
-// at returns when the schedule of a cron job was changed; zero if it was not. For a change
+// at returns when the schedule of a cron job was changed; zero if it was not, or if the
+// cron job was suspended since: the end of a suspension starts what was missed. For a change
 // that the controller did not see, because it did not run, it returns when the fields'
 // manager set them, or else when it first saw the cron job.
 func (c *changes) at(key types.NamespacedName, cronJob *batchv1.CronJob, now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := scheduled{uid: cronJob.UID, schedule: cronJob.Spec.Schedule, zone: ptr.Deref(cronJob.Spec.TimeZone, "")}
+	s := scheduled{
+		uid: cronJob.UID, schedule: cronJob.Spec.Schedule, zone: ptr.Deref(cronJob.Spec.TimeZone, ""),
+		suspended: ptr.Deref(cronJob.Spec.Suspend, false),
+	}
 	before, ok := c.seen[key]
 	switch known := ok && before.uid == s.uid; {
+	case known && before.suspended && !s.suspended:
 	case known && before.schedule == s.schedule && before.zone == s.zone:
 		s.changed = before.changed
 	case known:

@@ -3,6 +3,7 @@ package cronjob
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -202,6 +203,46 @@ func TestANewScheduleDoesNotStartAJobForATimeBeforeTheChange(t *testing.T) {
 			}
 			if got, want := f.jobNames(t), []string{"report-29539440", "report-29540940"}; !slices.Equal(got, want) {
 				t.Errorf("jobs %v, want %v: at 12:00 of the first day and at 13:00 of the next", got, want)
+			}
+		})
+	}
+}
+
+// TestTheEndOfASuspensionStartsWhatWasMissed: also by a schedule that was changed while the
+// cron job was suspended, and whether or not the controller saw both changes one by one.
+func TestTheEndOfASuspensionStartsWhatWasMissed(t *testing.T) {
+	for _, together := range []bool{false, true} {
+		t.Run(fmt.Sprintf("both changes in one: %t", together), func(t *testing.T) {
+			cronJob := newCronJob(batchv1.AllowConcurrent)
+			cronJob.Spec.Schedule, cronJob.Spec.Suspend = "0 12 * * *", ptr.To(true)
+			f := newFixture(t, interceptor.Funcs{}, cronJob)
+			sync := func(at time.Time) {
+				t.Helper()
+				if _, err := f.syncAt(t, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			change := func(edit func(*batchv1.CronJobSpec)) {
+				t.Helper()
+				if err := f.client.Get(t.Context(), client.ObjectKeyFromObject(cronJob), cronJob); err != nil {
+					t.Fatal(err)
+				}
+				edit(&cronJob.Spec)
+				if err := f.client.Update(t.Context(), cronJob); err != nil {
+					t.Fatal(err)
+				}
+			}
+			noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			sync(noon)
+			change(func(s *batchv1.CronJobSpec) { s.Schedule = "0 13 * * *" })
+			if !together {
+				sync(noon.Add(2 * time.Hour))
+			}
+			change(func(s *batchv1.CronJobSpec) { s.Suspend = nil })
+			sync(noon.Add(2 * time.Hour))
+			sync(noon.Add(2*time.Hour + time.Minute))
+			if got, want := f.jobNames(t), []string{"report-29539500"}; !slices.Equal(got, want) {
+				t.Errorf("jobs %v, want %v: that of 13:00", got, want)
 			}
 		})
 	}
