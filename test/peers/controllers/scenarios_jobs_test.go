@@ -57,11 +57,17 @@ func jobs() (all []scenario) {
 
 func cronJobs() (all []scenario) {
 	text := func(more string) step {
-		return create(`{apiVersion: batch/v1, kind: CronJob, metadata: {name: cron}, spec: {schedule: "0 0 29 2 *", %s, jobTemplate: {metadata: {labels: {a: b}, annotations: {c: d}}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "web:1"}]}}}}}}`, more)
+		return create(`{apiVersion: batch/v1, kind: CronJob, metadata: {name: cron}, spec: {schedule: "0 0 29 2 *", %s, jobTemplate: {metadata: {labels: {a: b}, annotations: {c: d}}, spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{name: c, image: "web:1"}]}}}}}}`, more)
 	}
 	// It was last due on the last 29th of February, which is missed.
 	missed := patch("CronJob/status cron", `{status: {lastScheduleTime: "2023-01-01T00:00:00Z"}}`)
 	changed := patch("CronJob cron", `{spec: {schedule: "0 1 29 2 *"}}`)
+	// Whether a job starts for a time before its schedule was changed depends, with
+	// kube-controller-manager, on what else it sees; after a suspension one always does.
+	suspended := func(hour int) step {
+		return patch("CronJob cron", fmt.Sprintf(`{spec: {suspend: true, schedule: "0 %d 29 2 *"}}`, hour))
+	}
+	resumed := patch("CronJob cron", `{spec: {suspend: false}}`)
 	for _, policy := range []string{"Allow", "Forbid", "Replace"} {
 		for _, due := range []string{"", ", startingDeadlineSeconds: 100", ", startingDeadlineSeconds: 100000000", ", timeZone: Europe/Berlin", ", suspend: true"} {
 			all = append(all, each("cron job "+policy+due, []step{text("concurrencyPolicy: " + policy + due), missed}, []operation{
@@ -72,7 +78,7 @@ func cronJobs() (all []scenario) {
 	}
 	for _, limits := range []string{"successfulJobsHistoryLimit: 0", "failedJobsHistoryLimit: 0", "successfulJobsHistoryLimit: 1, failedJobsHistoryLimit: 1"} {
 		for _, how := range []string{"finish", "fail"} {
-			all = append(all, scenario{"cron job with " + limits + ", " + how, []step{text(limits), missed, answer(how, "*"), changed, answer(how, "*"), changed}})
+			all = append(all, scenario{"cron job with " + limits + ", " + how, []step{text(limits), missed, answer(how, "*"), suspended(1), resumed, answer(how, "*"), suspended(2), resumed, answer(how, "*")}})
 		}
 	}
 	all = append(all,
@@ -80,7 +86,7 @@ func cronJobs() (all []scenario) {
 		scenario{"cron job, background", []step{text("suspend: false"), missed, answer("run", "*"), remove("CronJob cron", background), rollout()}},
 		scenario{"cron job, orphans", []step{text("suspend: false"), missed, answer("run", "*"), remove("CronJob cron", orphan)}},
 		scenario{"cron job, deleted job", []step{text("suspend: false"), missed, answer("run", "*"), removeAll("Job"), rollout()}},
-		scenario{"cron job with the missed starts of years", []step{text("suspend: true"), patch("CronJob cron", `{spec: {schedule: "0 0 1 * *"}}`), patch("CronJob/status cron", `{status: {lastScheduleTime: "2023-01-01T00:00:00Z"}}`), patch("CronJob cron", `{spec: {suspend: false}}`), rollout()}},
+		scenario{"cron job with the missed starts of years", []step{text("suspend: true"), patch("CronJob cron", `{spec: {schedule: "0 0 1 * *"}}`), missed, resumed, rollout()}},
 	)
 	return all
 }
