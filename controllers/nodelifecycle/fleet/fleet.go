@@ -211,7 +211,8 @@ func (f *Fleet) taint(m *node, now time.Time) (key string, requeue time.Time) {
 		return key, time.Time{}
 	}
 	position := m.zone.wait(m.name)
-	if now.Before(f.recovered) {
+	// A node that posts that it is not ready was not cut off.
+	if m.ready == corev1.ConditionUnknown && now.Before(f.recovered) {
 		return "", f.recovered
 	}
 	if f.silent(now) {

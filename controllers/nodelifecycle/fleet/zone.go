@@ -115,11 +115,12 @@ func (f *Fleet) updateZones(now time.Time) {
 	if outage == f.outage {
 		return
 	}
-	if f.outage = outage; !outage {
-		// Nodes that were cut off have the grace period to send a heartbeat.
-		f.recovered = now.Add(f.GracePeriod)
-	}
+	f.outage = outage
 	for name, m := range f.nodes {
+		if !outage && m.ready == corev1.ConditionUnknown {
+			// Nodes that were cut off have the grace period to send a heartbeat.
+			f.recovered = now.Add(f.GracePeriod)
+		}
 		if m.tainted || evictionTaint(m.ready) != "" {
 			f.affected = append(f.affected, name)
 		}
