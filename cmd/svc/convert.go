@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +33,7 @@ const convertFailed = 3
 type convertConfig struct {
 	names            []string
 	release, version string
-	output           string
+	output, report   string
 	check, write     bool
 	cluster          bool
 	connection       *connection
@@ -47,7 +49,8 @@ release of Kubernetes serves: removed and deprecated versions of kinds become th
 replace them, and what the new version has in another place or by another default is
 written so that behaviour stays. Comments, order and formatting are kept. The result is
 printed or, with --write, replaces the files; what has changed and what a person has to
-decide is printed as well.
+decide is printed as well, and with --report written to a file for programs. Nothing of a
+file with an invalid document is converted; its other documents are checked.
 
 With --check nothing is converted: it lists what the release would refuse (removed
 versions, fields and values that it does not have) and what it would warn of. With
@@ -57,7 +60,7 @@ The exit code is 0 if there is nothing to do, 1 if something was converted or, w
 --check, has to be, 2 if decisions remain, and 3 if the command failed.`,
 		Example: `  svc convert --check --release=1.25 manifests/
   helm template chart | svc convert --check --release=1.25 -o sarif -
-  svc convert --release=1.25 --write manifests/
+  svc convert --release=1.25 --write --report=changes.json manifests/
   svc convert --check --release=1.29 --cluster --svcconfig=admin.conf`,
 		Annotations: map[string]string{errorCode: fmt.Sprint(convertFailed)},
 	}
@@ -68,6 +71,7 @@ The exit code is 0 if there is nothing to do, 1 if something was converted or, w
 	flags.StringVar(&c.version, "output-version", "", "Version to convert the objects of its group to, as apps/v1. The default is the one that the release wants.")
 	flags.StringVarP(&c.output, "output", "o", "", "Print the objects as yaml or json instead of in the form that they have. With --check: print the report as json, sarif or junit instead of text.")
 	flags.BoolVar(&c.write, "write", false, "Write the changed files, instead of printing them.")
+	flags.StringVar(&c.report, "report", "", "Write to this file, as JSON, what has changed and what a person has to decide of each object. With --check: use --output=json.")
 	flags.BoolVar(&c.cluster, "cluster", false, "With --check: check the objects of a cluster, by the manifests that were applied and by the versions that clients have written.")
 	c.connection = connectionFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -94,6 +98,8 @@ func (c *convertConfig) validate() (*convert.Converter, error) {
 		return nil, errors.New("no manifests: name files or directories, or - for the standard input")
 	case c.write && c.check:
 		return nil, errors.New("--write: cannot be used together with --check, which changes nothing")
+	case c.report != "" && c.check:
+		return nil, errors.New("--report: cannot be used together with --check, whose report --output=json prints")
 	case c.write && c.output != "":
 		return nil, errors.New("--write: cannot be used together with --output: files keep their form")
 	case c.write && slices.Contains(c.names, inputs.Stdin):
@@ -129,29 +135,45 @@ func (c *convertConfig) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	text, terminal := io.Writer(out), cmd.OutOrStdout()
+	if !c.check && !c.write {
+		text, terminal = cmd.ErrOrStderr(), cmd.ErrOrStderr()
+		err = c.printObjects(out, result.Files)
+	} else if c.write {
+		result.Write()
+	}
 	for _, err := range result.Errors {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), oneLine(err))
 	}
 	rep := reports.New(converter.Release, result.Outcomes)
-	switch {
-	case c.check:
-		err = c.print(cmd.OutOrStdout(), rep)
-	case c.write:
-		if err = result.Write(); err == nil {
-			rep.Text(cmd.OutOrStdout(), true, colored(cmd.OutOrStdout()))
-		}
-	default:
-		if err = c.printObjects(cmd.OutOrStdout(), result.Files); err == nil {
-			rep.Text(cmd.ErrOrStderr(), true, colored(cmd.ErrOrStderr()))
-		}
+	if c.report != "" {
+		err = errors.Join(err, writeReport(c.report, rep))
 	}
-	switch {
+	if c.check {
+		err = c.print(out, terminal, rep)
+	} else if err == nil {
+		rep.Text(text, true, colored(terminal))
+	}
+	switch err = errors.Join(err, out.Flush()); {
 	case err != nil:
 		return err
 	case len(result.Errors) > 0:
 		return exitCode(convertFailed)
 	}
 	return outcome(rep)
+}
+
+// writeReport writes a report to a file as JSON.
+func writeReport(file string, rep *reports.Report) error {
+	var text bytes.Buffer
+	if err := rep.JSON(&text); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("--report: %w", err)
+	}
+	return nil
 }
 
 // outcome returns the result of a report.
@@ -176,7 +198,8 @@ func (c *convertConfig) runCluster(cmd *cobra.Command, converter *convert.Conver
 	}
 	rep := reports.New(converter.Release, outcomes)
 	rep.Warnings = warnings
-	if err := c.print(cmd.OutOrStdout(), rep); err != nil {
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	if err := errors.Join(c.print(out, cmd.OutOrStdout(), rep), out.Flush()); err != nil {
 		return err
 	}
 	if len(warnings) > 0 {
@@ -185,8 +208,8 @@ func (c *convertConfig) runCluster(cmd *cobra.Command, converter *convert.Conver
 	return outcome(rep)
 }
 
-// print prints the report of a check.
-func (c *convertConfig) print(out io.Writer, rep *reports.Report) error {
+// print prints the report of a check, in colors if the terminal that it ends up at has them.
+func (c *convertConfig) print(out, terminal io.Writer, rep *reports.Report) error {
 	switch c.output {
 	case "json":
 		return rep.JSON(out)
@@ -195,7 +218,7 @@ func (c *convertConfig) print(out io.Writer, rep *reports.Report) error {
 	case "junit":
 		return rep.JUnit(out)
 	}
-	rep.Text(out, false, colored(out))
+	rep.Text(out, false, colored(terminal))
 	return nil
 }
 
@@ -205,11 +228,15 @@ func (c *convertConfig) printObjects(out io.Writer, files []inputs.File) error {
 	var objects []*yaml.Node
 	for i, f := range files {
 		if c.output == "" {
-			if i > 0 && !strings.HasPrefix(f.After, "---") {
-				fmt.Fprintln(out, "---")
+			text := f.After
+			if i > 0 {
+				text = strings.TrimPrefix(text, "\ufeff") // the byte order mark is for the beginning only
+				if !strings.HasPrefix(text, "---") {
+					fmt.Fprintln(out, "---")
+				}
 			}
-			fmt.Fprint(out, f.After)
-			if !strings.HasSuffix(f.After, "\n") {
+			fmt.Fprint(out, text)
+			if len(files) > 1 && !strings.HasSuffix(text, "\n") {
 				fmt.Fprintln(out)
 			}
 			continue

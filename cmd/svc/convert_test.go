@@ -1,13 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"svc.dev/svc/internal/convert"
 )
 
 const (
@@ -47,7 +51,7 @@ func TestConvert(t *testing.T) {
 		{name: "checked as JUnit", args: "--check --release=1.25 -o junit old.yaml", code: 1, out: "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites "},
 		{name: "a broken file among others", args: "--check --release=1.25 .", code: 3, out: "gone.yaml:1: decide", err: "svc convert: broken.yaml:2: invalid YAML: "},
 		{name: "no file", args: "--check", code: 3, err: "svc convert: no manifests: name files or directories"},
-		{name: "no such file", args: "absent.yaml", code: 3, err: "svc convert: stat absent.yaml: no such file or directory\n"},
+		{name: "no such file", args: "absent.yaml", code: 3, err: "svc convert: absent.yaml: no such file or directory\n"},
 		{name: "no such release", args: "--release=1.15 new.yaml", code: 3, err: `svc convert: --release: invalid release "1.15": must be 1.16 to 1.37;`},
 		{name: "no such version", args: "--release=1.25 --output-version=policy/v1beta1 new.yaml", code: 3, err: "svc convert: --output-version: 1.25 does not serve policy/v1beta1;"},
 		{name: "no such output", args: "-o sarif new.yaml", code: 3, err: `svc convert: --output: "sarif" is unknown: must be yaml or json, or left out;`},
@@ -79,6 +83,66 @@ func TestConvertWritesTheFiles(t *testing.T) {
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != newBudget {
 		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+func TestConvertReportsForPrograms(t *testing.T) {
+	dir := t.TempDir()
+	file, report := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "report.json")
+	text := oldBudget + "---\napiVersion: policy/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: b}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut strings.Builder
+	if code := run([]string{"convert", "--release=1.25", "-o", "json", "--report=" + report, file}, &out, &errOut); code != 2 {
+		t.Errorf("exit code %d, %s%s", code, out.String(), errOut.String())
+	}
+	var got struct{ Objects []convert.Outcome }
+	data, err := os.ReadFile(report)
+	if err == nil {
+		err = json.Unmarshal(data, &got)
+	}
+	if err != nil || len(got.Objects) != 2 || got.Objects[0].Changes[0].Message != "policy/v1beta1 is policy/v1" || got.Objects[1].Findings[0].Action != convert.Decide {
+		t.Errorf("%v\n%s", err, data)
+	}
+}
+
+func TestAnInvalidDocumentHidesNoOther(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	text := oldBudget + "---\na: b\n c: [\n---\n" + oldBudget
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range []string{"--check", "--write", "-o=yaml"} {
+		var out, errOut strings.Builder
+		code := run([]string{"convert", "--release=1.25", flags, file}, &out, &errOut)
+		all := out.String() + errOut.String()
+		if code != 3 || !strings.Contains(all, "2 objects checked") || !strings.Contains(all, file+":8: invalid YAML") || !strings.Contains(all, file+":11: ") {
+			t.Errorf("%s: exit code %d\n%s", flags, code, all)
+		}
+		if changed := strings.Contains(all, ": changed:") || strings.Contains(all, "# why"); changed {
+			t.Errorf("%s: something is converted:\n%s", flags, all)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != text {
+			t.Errorf("%s: %v\n%s", flags, err, got)
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestOutputThatIsLostIsAnError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(file, []byte(newBudget), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range []string{"--check", "--check --output=sarif", "--write", "--output=json", ""} {
+		var errOut strings.Builder
+		if code := run(append([]string{"convert", file}, strings.Fields(flags)...), full{}, &errOut); code != 3 || !strings.Contains(errOut.String(), "no space left on device") {
+			t.Errorf("%s: exit code %d, %s", flags, code, errOut.String())
+		}
 	}
 }
 

@@ -64,6 +64,9 @@ type Outcome struct {
 	To         string    `json:"to,omitempty"` // the new apiVersion
 	Changes    []Change  `json:"changes,omitempty"`
 	Findings   []Finding `json:"findings,omitempty"`
+	// Kept reports whether the changes are not written: another document of the file is
+	// invalid, or the file cannot be written.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // Code is the exit code that the outcome asks for: 0, 1 if something has to be or has

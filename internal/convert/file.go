@@ -7,13 +7,11 @@ import (
 )
 
 // File converts the objects of a file. It returns the new text, in which documents
-// without changes are as they were, and what is known of each object. An error is a
-// mistake in the file, with its line.
+// without changes are as they were, and what is known of each object. An error joins the
+// mistakes in the file, with their lines: then there is no text, and what is known of the
+// valid documents.
 func (c *Converter) File(name, text string) (string, []Outcome, error) {
-	documents, err := manifest.Parse(name, text)
-	if err != nil {
-		return "", nil, err
-	}
+	documents, mistakes := manifest.Parse(name, text)
 	var out strings.Builder
 	var outcomes []Outcome
 	for _, d := range documents {
@@ -35,13 +33,17 @@ func (c *Converter) File(name, text string) (string, []Outcome, error) {
 			outcomes = append(outcomes, o)
 		}
 		text := d.Text
-		if changed {
+		if changed && mistakes == nil {
 			d.SettleLists()
+			var err error
 			if text, err = d.Write(); err != nil {
 				return "", nil, err
 			}
 		}
 		out.WriteString(text)
+	}
+	if mistakes != nil {
+		return "", outcomes, mistakes
 	}
 	return out.String(), outcomes, nil
 }

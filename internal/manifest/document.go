@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,6 +28,8 @@ type Document struct {
 	JSON bool
 
 	lists []typedList
+	// spans are where the values of JSON are in its text.
+	spans map[*yaml.Node]span
 }
 
 // typedList is a list of objects of one kind, such as an IngressList.
@@ -56,50 +59,113 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Parse splits a file into its documents. The texts of these, joined, are the file's.
+// Parse splits a file into its documents. The texts of these, joined, are the file's. The
+// error joins that of each invalid document; the others are returned with it.
 func Parse(file, text string) ([]*Document, error) {
-	if trimmed := strings.TrimSpace(text); strings.HasPrefix(trimmed, "{") && json.Valid([]byte(trimmed)) {
-		d := &Document{File: file, Line: 1, Text: text, JSON: true}
-		return []*Document{d}, d.parse()
+	if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
+		return nil, &Error{File: file, Line: 1, Err: errors.New("the file is in UTF-16: save it in UTF-8")}
 	}
-	if strings.HasSuffix(file, ".json") {
-		return nil, jsonMistake(file, text)
+	content := strings.TrimPrefix(text, byteOrderMark)
+	documents, err := parse(file, content)
+	if len(documents) > 0 {
+		documents[0].Text = text[:len(text)-len(content)] + documents[0].Text
+	}
+	return documents, err
+}
+
+// byteOrderMark is what some editors begin a file with.
+const byteOrderMark = "\ufeff"
+
+// parse is Parse for what follows the byte order mark.
+func parse(file, text string) ([]*Document, error) {
+	parts, err := splitJSON(text)
+	isJSON := err == nil
+	if !isJSON {
+		if strings.HasSuffix(file, ".json") {
+			return nil, jsonMistake(file, text, err)
+		}
+		parts = split(text)
 	}
 	var documents []*Document
+	var mistakes []error
 	line := 1
-	for _, part := range split(text) {
-		d := &Document{File: file, Line: line, Text: part}
+	for _, part := range parts {
+		d := &Document{File: file, Line: line, Text: part, JSON: isJSON}
+		line += strings.Count(part, "\n")
 		if err := d.parse(); err != nil {
-			return nil, err
+			mistakes = append(mistakes, err)
+			continue
 		}
 		documents = append(documents, d)
-		line += strings.Count(part, "\n")
 	}
-	return documents, nil
+	return documents, errors.Join(mistakes...)
+}
+
+// splitJSON cuts a stream of JSON objects after each of them.
+func splitJSON(text string) ([]string, error) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	var parts []string
+	start := 0
+	for {
+		var object map[string]json.RawMessage
+		switch err := decoder.Decode(&object); {
+		case err == nil && object != nil:
+			end := int(decoder.InputOffset())
+			parts, start = append(parts, text[start:end]), end
+		case errors.Is(err, io.EOF) && len(parts) > 0:
+			parts[len(parts)-1] += text[start:]
+			return parts, nil
+		default:
+			return nil, err
+		}
+	}
 }
 
 // jsonMistake returns an error with the line of a mistake in JSON.
-func jsonMistake(file, text string) error {
+func jsonMistake(file, text string, err error) error {
 	var syntax *json.SyntaxError
-	line, err := 1, json.Unmarshal([]byte(text), new(map[string]any))
+	line := 1
 	if errors.As(err, &syntax) {
 		line += strings.Count(text[:min(int(syntax.Offset), len(text))], "\n")
 	}
 	return &Error{File: file, Line: line, Err: fmt.Errorf("invalid JSON: %w", err)}
 }
 
-// split cuts a stream before each line that begins a document.
+// split cuts a stream before each line that begins a document: a separator or, after the
+// end of another document, directives.
 func split(text string) []string {
 	var parts []string
 	start, at := 0, 0
+	ended, directives := true, false // of the current document
 	for line := range strings.Lines(text) {
-		if at > start && isSeparator(line) {
+		begins := isSeparator(line) && !directives
+		switch {
+		case isSeparator(line):
+			ended, directives = false, false
+		case ended && line[0] == '%':
+			begins, directives = !directives, true
+		case isEnd(line):
+			ended = true
+		case !isComment(line):
+			ended = false
+		}
+		if at > start && begins {
 			parts = append(parts, text[start:at])
 			start = at
 		}
 		at += len(line)
 	}
 	return append(parts, text[start:])
+}
+
+func isEnd(line string) bool {
+	rest, found := strings.CutPrefix(line, "...")
+	return found && (strings.TrimSpace(rest) == "" || rest[0] == ' ' || rest[0] == '\t')
+}
+
+func isComment(line string) bool {
+	line = strings.TrimSpace(line)
+	return line == "" || line[0] == '#'
 }
 
 func isSeparator(line string) bool {
@@ -112,7 +178,7 @@ func (d *Document) parse() error {
 	if d.JSON {
 		return d.parseJSON()
 	}
-	decoder := yaml.NewDecoder(strings.NewReader(d.Text))
+	decoder := yaml.NewDecoder(strings.NewReader(d.source()))
 	var root yaml.Node
 	switch err := decoder.Decode(&root); {
 	case errors.Is(err, io.EOF):
@@ -142,6 +208,22 @@ func (d *Document) parse() error {
 	return nil
 }
 
+// source returns Text as it is parsed: without the byte order mark, and with a directive
+// of YAML's version as a comment, as the parser takes only 1.1.
+func (d *Document) source() string {
+	text := strings.TrimPrefix(d.Text, byteOrderMark)
+	var at int
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "%YAML ") {
+			text = text[:at] + "#" + text[at+1:]
+		} else if !isComment(line) && line[0] != '%' {
+			break
+		}
+		at += len(line)
+	}
+	return text
+}
+
 var lineOf = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)`)
 
 // mistake returns an error with the line in the file.
@@ -154,26 +236,27 @@ func (d *Document) mistake(err error) error {
 	return &Error{File: d.File, Line: d.Line + line - 1, Template: strings.Contains(d.Text, "{{"), Err: errors.New("invalid YAML: " + parts[2])}
 }
 
-// Bounds of what aliases expand to: one within itself has no end.
-const (
-	maxDepth = 200
-	maxNodes = 1 << 18
-)
+// maxDepth bounds how deeply a document is nested.
+const maxDepth = 200
 
-// expand replaces aliases and merge keys below a node.
+// maxNodes bounds what the aliases of a document expand to: one within itself has no end.
+const maxNodes = 1 << 18
+
+// expand replaces aliases and merge keys below a node. The budget is the number of nodes
+// that these may add.
 func expand(n *yaml.Node, depth int, budget *int) error {
-	if *budget--; depth > maxDepth || *budget < 0 {
-		return errors.New("the document is too large or nested too deeply, or an alias refers to itself")
+	if depth > maxDepth || *budget < 0 {
+		return errors.New("the document is nested too deeply, or its aliases expand to too much or refer to themselves")
 	}
 	n.Anchor = ""
 	if n.Kind == yaml.MappingNode {
-		if err := merge(n); err != nil {
+		if err := merge(n, budget); err != nil {
 			return err
 		}
 	}
 	for i, child := range n.Content {
 		if child.Kind == yaml.AliasNode {
-			child = clone(child.Alias)
+			child = copyOf(child.Alias, budget)
 			n.Content[i] = child
 		}
 		if err := expand(child, depth+1, budget); err != nil {
@@ -183,8 +266,21 @@ func expand(n *yaml.Node, depth int, budget *int) error {
 	return nil
 }
 
+// copyOf returns a deep copy as far as the budget goes.
+func copyOf(n *yaml.Node, budget *int) *yaml.Node {
+	if *budget--; *budget < 0 {
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"} // expand returns an error
+	}
+	c := *n
+	c.Content = make([]*yaml.Node, len(n.Content))
+	for i := range n.Content {
+		c.Content[i] = copyOf(n.Content[i], budget)
+	}
+	return &c
+}
+
 // merge replaces the merge keys of a mapping by the entries that they refer to.
-func merge(m *yaml.Node) error {
+func merge(m *yaml.Node, budget *int) error {
 	for i := 0; i+1 < len(m.Content); i += 2 {
 		if m.Content[i].Tag != "!!merge" {
 			continue
@@ -204,7 +300,7 @@ func merge(m *yaml.Node) error {
 			}
 			for j := 0; j+1 < len(source.Content); j += 2 {
 				if Get(m, source.Content[j].Value) == nil {
-					m.Content = append(m.Content, clone(source.Content[j]), clone(source.Content[j+1]))
+					m.Content = append(m.Content, copyOf(source.Content[j], budget), copyOf(source.Content[j+1], budget))
 				}
 			}
 		}
@@ -214,12 +310,8 @@ func merge(m *yaml.Node) error {
 }
 
 func clone(n *yaml.Node) *yaml.Node {
-	c := *n
-	c.Content = make([]*yaml.Node, len(n.Content))
-	for i := range n.Content {
-		c.Content[i] = clone(n.Content[i])
-	}
-	return &c
+	budget := math.MaxInt
+	return copyOf(n, &budget)
 }
 
 // LineOf returns the line of a node in the file.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -12,13 +13,14 @@ import (
 // parseJSON reads Text, which is valid JSON, into Root. YAML's reader would not do: it
 // knows no surrogate pairs, and no keys of more than 1024 characters.
 func (d *Document) parseJSON() error {
-	r := jsonReader{text: d.Text, decoder: json.NewDecoder(strings.NewReader(d.Text)), line: 1, budget: maxNodes}
+	text := strings.TrimPrefix(d.Text, byteOrderMark)
+	r := jsonReader{text: text, decoder: json.NewDecoder(strings.NewReader(text)), line: 1, spans: map[*yaml.Node]span{}}
 	r.decoder.UseNumber()
 	root, err := r.value(0)
 	if err != nil {
 		return &Error{File: d.File, Line: d.Line + r.line - 1, Err: fmt.Errorf("invalid JSON: %w", err)}
 	}
-	d.Root = root
+	d.Root, d.spans = root, r.spans
 	return nil
 }
 
@@ -27,7 +29,16 @@ type jsonReader struct {
 	text    string
 	decoder *json.Decoder
 	// at is how much of the text line has been counted for, in bytes.
-	at, line, budget int
+	at, line int
+	spans    map[*yaml.Node]span
+}
+
+// span is where a value is in the text, and what it is before it is changed.
+type span struct {
+	from, to int
+	tag      string
+	value    string
+	content  []*yaml.Node
 }
 
 // token returns the next token, whose line becomes the current one. No token has more
@@ -42,18 +53,20 @@ func (r *jsonReader) token() (json.Token, error) {
 
 // value reads a value at a depth.
 func (r *jsonReader) value(depth int) (*yaml.Node, error) {
+	from := r.at + len(r.text[r.at:]) - len(strings.TrimLeft(r.text[r.at:], " \t\r\n,:"))
 	token, err := r.token()
 	if err != nil {
 		return nil, err
 	}
-	if r.budget--; depth > maxDepth || r.budget < 0 {
-		return nil, errors.New("the document is too large or nested too deeply")
+	if depth > maxDepth {
+		return nil, errors.New("the document is nested too deeply")
 	}
 	n := &yaml.Node{Line: r.line}
 	delim, isDelim := token.(json.Delim)
 	if !isDelim {
 		n.Kind = yaml.ScalarNode
 		n.Tag, n.Value, n.Style = scalar(token)
+		r.spans[n] = span{from: from, to: r.at, tag: n.Tag, value: n.Value}
 		return n, nil
 	}
 	n.Kind, n.Tag, n.Style = yaml.SequenceNode, "!!seq", yaml.FlowStyle
@@ -68,6 +81,7 @@ func (r *jsonReader) value(depth int) (*yaml.Node, error) {
 		n.Content = append(n.Content, child)
 	}
 	_, err = r.token() // the end
+	r.spans[n] = span{from: from, to: r.at, tag: n.Tag, content: slices.Clone(n.Content)}
 	return n, err
 }
 

@@ -81,11 +81,19 @@ func TestWriteOfOtherForms(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"compact lists", "a:\n- x: 1\n\n- x: 2\nb: old\n", "a:\n- x: 1\n\n- x: 2\nb: new\n"},
 		{"four spaces", "a:\n    c: 1\n\nb: old # why\n", "a:\n    c: 1\n\nb: new # why\n"},
-		{"JSON with tabs", "{\n\t\"a\": [1, 2.50],\n\t\"b\": \"old\"\n}\n", "{\n \"a\": [\n  1,\n  2.50\n ],\n \"b\": \"new\"\n}\n"},
+		{"JSON with tabs", "{\n\t\"a\": [1, 2.50],\n\t\"b\": \"old\"\n}\n", "{\n\t\"a\": [1, 2.50],\n\t\"b\": \"new\"\n}\n"},
 		{"JSON", "{\n    \"b\": \"old\",\n    \"a\": \"<&>\"\n}\n", "{\n    \"b\": \"new\",\n    \"a\": \"<&>\"\n}\n"},
 		{"JSON on one line", "{\"b\":\"old\",\"a\":[1]}\n", "{\"b\":\"new\",\"a\":[1]}\n"},
 		{"an anchor elsewhere", "a: &x\n  c: 1\nd: *x\nb: old\n", "a: &x\n  c: 1\nd: *x\nb: new\n"},
-		{"no newline at the end", "a: 1\nb: old", "a: 1\nb: new\n"},
+		{"no newline at the end", "a: 1\nb: old", "a: 1\nb: new"},
+		{"a byte order mark", "\ufeffa: 1\nb: old\n", "\ufeffa: 1\nb: new\n"},
+		{"a byte order mark before JSON", "\ufeff{\"b\": \"old\"}", "\ufeff{\"b\": \"new\"}"},
+		{"a directive", "%YAML 1.2\n---\nb: old\n...\n", "%YAML 1.2\n---\nb: new\n...\n"},
+		{"mixed line ends", "a: 1\r\nb: old\nc: 2\r\n", "a: 1\r\nb: new\nc: 2\r\n"},
+		{"flow style", "{ b:  \"old\",   # why\n  a:   1 }\n", "{ b:  \"new\",   # why\n  a:   1 }\n"},
+		{"tabs", "b: old\t# why\na: 1\t\n", "b: new\t# why\na: 1\t\n"},
+		{"keys that are there twice", "a:   1\nb: old\na:   2\n", "a:   1\nb: new\na:   2\n"},
+		{"numbers and escapes in JSON", `{"a": [1,  1E400, 123456789012345678901],"b":"old", "c": "\u003c\/"}`, `{"a": [1,  1E400, 123456789012345678901],"b":"new", "c": "\u003c\/"}`},
 		{"line ends of Windows", "a: 1\r\n\r\nb: old\r\n", "a: 1\r\n\r\nb: new\r\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -99,6 +107,53 @@ func TestWriteOfOtherForms(t *testing.T) {
 				t.Errorf("%v, got\n%s\nwant\n%s", err, got, tc.want)
 			}
 		})
+	}
+}
+
+// Added keys leave other lines as they are.
+func TestWriteOfMoreThanScalars(t *testing.T) {
+	for _, tc := range []struct{ name, text, want string }{
+		{"mixed line ends", "a:   1\r\nb: 2\n", "a:   1\r\nb: 2\nnew: 1\r\n"},
+		{"an anchor", "a: &x {c: 1}\nb:\n  <<: *x\n  d: 1\n", "a: &x {c: 1}\nb:\n  <<: *x\n  d: 1\nnew: 1\n"},
+		{"no newline at the end", "a: 1\nb:   2", "a: 1\nb:   2\nnew: 1\n"},
+		{"JSON", "{\n  \"a\": {\"b\": 1.10},\n  \"c\": [1, 2]\n}", "{\n  \"a\": {\"b\": 1.10},\n  \"c\": [1, 2],\n  \"new\": 1\n}"},
+		{"JSON on one line", `{"a":{"b":1.10},"c":[1,2]}`, `{"a":{"b":1.10},"c":[1,2],"new":1}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			documents, err := Parse("a.yaml", tc.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			Set(documents[0].Root, "new", Int(1))
+			if got, err := documents[0].Write(); err != nil || got != tc.want {
+				t.Errorf("%v, got\n%s\nwant\n%s", err, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDocumentsOfAStream(t *testing.T) {
+	for _, tc := range []struct {
+		name, text string
+		want       int
+	}{
+		{"directives", "%YAML 1.1\n---\na: 1\n...\n%YAML 1.1\n# why\n---\na: 1\n---\na: 1\n", 3},
+		{"JSON objects", "{\"a\": 1}\n{\"a\": 1} {\"a\": 1}\n", 3},
+		{"an invalid one", "a: 1\n---\nb: [\n---\na: 1\n", 2},
+	} {
+		documents, err := Parse("a.yaml", tc.text)
+		if len(documents) != tc.want || (err != nil) != (tc.name == "an invalid one") {
+			t.Errorf("%s: %v, %d documents", tc.name, err, len(documents))
+		}
+		text := ""
+		for _, d := range documents {
+			if text += d.Text; Text(d.Root, "a") != "1" {
+				t.Errorf("%s: %q", tc.name, d.Text)
+			}
+		}
+		if err == nil && text != tc.text {
+			t.Errorf("%s: got %q", tc.name, text)
+		}
 	}
 }
 
@@ -137,7 +192,7 @@ func TestMistakesNameTheLine(t *testing.T) {
 		{"a.yaml", "a: {{ .Values.x }}\nb: [\n", "render it first"},
 		{"a.json", "{\n\"a\": 1,\n}", "a.json:3: invalid JSON"},
 		{"a.yaml", "a: 1\n...\nb: 2\n", "a.yaml:2: invalid YAML"},
-		{"a.yaml", bomb, "too large"},
+		{"a.yaml", bomb, "expand to too much"},
 		{"a.yaml", "a: &a [*a]\n", "a.yaml:1: invalid YAML"},
 	} {
 		if _, err := Parse(tc.file, tc.text); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -2,28 +2,28 @@ package manifest
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
-	"reflect"
 	"strings"
 
-	"github.com/pmezard/go-difflib/difflib"
 	"go.yaml.in/yaml/v3"
 )
 
-// Write returns the text of a document whose Root has been changed. Lines that the
-// change does not concern stay as they are: it encodes the content before and after
-// the change, and applies the difference of the two to the text. Where this would not
-// give the same content, the text is encoded as a whole.
+// Write returns the text of a document whose Root has been changed. What the change does not
+// concern stays as it is. Scalars that have other values are replaced where they stand. If
+// there is more, it encodes the content before and after the change, and applies the
+// difference of the two to the lines of the text. Where this would not give the same
+// content, the text is encoded as a whole.
 func (d *Document) Write() (string, error) {
-	before := &Document{File: d.File, Line: d.Line, Text: d.Text, JSON: d.JSON}
+	if d.JSON {
+		return d.writeJSON()
+	}
+	before := &Document{File: d.File, Line: d.Line, Text: d.Text}
 	if err := before.parse(); err != nil {
 		return "", err
 	}
-	separator, body := "", d.Text
-	if first, rest, found := strings.Cut(d.Text, "\n"); found && isSeparator(first) && strings.TrimRight(first, " \t\r") == "---" {
-		separator, body = first+"\n", rest
+	if text, ok := d.replaceScalars(before.Root); ok && d.isText(text) {
+		return text, nil
 	}
+	head, body := d.head()
 	style := styleOf(before)
 	base, err := style.encode(before.Root)
 	if err != nil {
@@ -33,41 +33,76 @@ func (d *Document) Write() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := separator + changed
-	if patched, ok := patch(lines(base), lines(body), lines(changed)); ok {
-		after := &Document{File: d.File, Text: separator + strings.Join(patched, ""), JSON: d.JSON}
-		if after.parse() == nil && Equal(after.Root, d.Root) {
-			text = after.Text
-		}
-	}
+	newline := "\n"
 	if strings.Contains(d.Text, "\r\n") {
-		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
+		newline = "\r\n"
 	}
-	return text, nil
+	if patched, ok := patch(base, body, changed, newline); ok && d.isText(head+patched) {
+		return head + patched, nil
+	}
+	return head + strings.Join(lines(changed, newline), ""), nil
 }
 
-// Equal reports whether two nodes have the same content.
-func Equal(a, b *yaml.Node) bool {
-	var x, y any
-	return a != nil && b != nil && a.Decode(&x) == nil && b.Decode(&y) == nil && reflect.DeepEqual(x, y)
+// isText reports whether a text has the content of the document.
+func (d *Document) isText(text string) bool {
+	after := &Document{File: d.File, Text: text, JSON: d.JSON}
+	return after.parse() == nil && equal(after.Root, d.Root)
+}
+
+// head returns what is before the content of a document, up to its separator, and the rest.
+func (d *Document) head() (head, body string) {
+	at := 0
+	if strings.HasPrefix(d.Text, byteOrderMark) {
+		at = len(byteOrderMark)
+	}
+	end := at
+	for line := range strings.Lines(d.Text[at:]) {
+		at += len(line)
+		if isSeparator(line) && strings.TrimSpace(line) == "---" {
+			return d.Text[:at], d.Text[at:]
+		}
+		if !isComment(line) && line[0] != '%' {
+			break
+		}
+	}
+	return d.Text[:end], d.Text[end:]
+}
+
+// equal reports whether two nodes have the same content.
+func equal(a, b *yaml.Node) bool {
+	switch {
+	case a == nil || b == nil || a.Kind != b.Kind || len(a.Content) != len(b.Content):
+		return false
+	case a.Kind == yaml.ScalarNode:
+		return a.ShortTag() == b.ShortTag() && (a.Value == b.Value || a.ShortTag() == "!!null")
+	case a.Kind == yaml.MappingNode:
+		for i := 0; i < len(a.Content); i += 2 {
+			j := i
+			if a.Content[i].Value != b.Content[i].Value {
+				j = index(b, a.Content[i].Value) // what an alias has merged may have another place
+			}
+			if j < 0 || !equal(a.Content[i], b.Content[j]) || !equal(a.Content[i+1], b.Content[j+1]) {
+				return false
+			}
+		}
+		return true
+	}
+	for i := range a.Content {
+		if !equal(a.Content[i], b.Content[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // style is how a document is formatted.
 type style struct {
-	json    bool
 	indent  int
 	compact bool // lists are not indented below their keys
 }
 
 func styleOf(d *Document) style {
-	s := style{json: d.JSON, indent: 2, compact: true}
-	if d.JSON {
-		s.indent = 0
-		if _, rest, found := strings.Cut(strings.TrimSpace(d.Text), "\n"); found {
-			s.indent = max(1, len(rest)-len(strings.TrimLeft(rest, " ")))
-		}
-		return s
-	}
+	s := style{indent: 2, compact: true}
 	s.detect(d.Root)
 	return s
 }
@@ -99,9 +134,6 @@ func (s *style) detect(root *yaml.Node) {
 }
 
 func (s style) encode(root *yaml.Node) (string, error) {
-	if s.json {
-		return EncodeJSON(root, s.indent)
-	}
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(s.indent)
@@ -140,138 +172,4 @@ func needsQuotes(n *yaml.Node) bool {
 	}
 	text, err := yaml.Marshal(n.Value) // a text, unlike a node, is quoted for YAML 1.1, too
 	return err == nil && (text[0] == '"' || text[0] == '\'')
-}
-
-// EncodeJSON returns the content as JSON, with its order; on one line if indent is 0.
-func EncodeJSON(root *yaml.Node, indent int) (string, error) {
-	var compact, out bytes.Buffer
-	if err := writeJSON(&compact, root); err != nil {
-		return "", err
-	}
-	if indent == 0 {
-		return compact.String() + "\n", nil
-	}
-	if err := json.Indent(&out, compact.Bytes(), "", strings.Repeat(" ", indent)); err != nil {
-		return "", err
-	}
-	return out.String() + "\n", nil
-}
-
-func writeJSON(out *bytes.Buffer, n *yaml.Node) error {
-	switch n.Kind {
-	case yaml.MappingNode:
-		out.WriteByte('{')
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if i > 0 {
-				out.WriteByte(',')
-			}
-			if err := writeValue(out, n.Content[i].Value); err != nil {
-				return err
-			}
-			out.WriteByte(':')
-			if err := writeJSON(out, n.Content[i+1]); err != nil {
-				return err
-			}
-		}
-		out.WriteByte('}')
-		return nil
-	case yaml.SequenceNode:
-		out.WriteByte('[')
-		for i, item := range n.Content {
-			if i > 0 {
-				out.WriteByte(',')
-			}
-			if err := writeJSON(out, item); err != nil {
-				return err
-			}
-		}
-		out.WriteByte(']')
-		return nil
-	}
-	if (n.Tag == "!!int" || n.Tag == "!!float") && json.Valid([]byte(n.Value)) {
-		out.WriteString(n.Value) // as it is: no digit is lost
-		return nil
-	}
-	if n.Tag == "!!timestamp" {
-		return writeValue(out, n.Value)
-	}
-	var value any
-	if err := n.Decode(&value); err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
-	return writeValue(out, value)
-}
-
-func writeValue(out *bytes.Buffer, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return err
-	}
-	out.Truncate(out.Len() - 1) // the encoder ends with a newline
-	return nil
-}
-
-// lines returns the lines of a text, each with a newline.
-func lines(text string) []string {
-	var list []string
-	for line := range strings.Lines(text) {
-		list = append(list, strings.TrimRight(line, "\r\n")+"\n")
-	}
-	return list
-}
-
-// patch applies to ours the changes from base to theirs, and reports whether each of
-// them has a place there.
-func patch(base, ours, theirs []string) ([]string, bool) {
-	place := matches(plain(base), plain(ours))
-	var patched []string
-	o, done := 0, 0 // what is done of ours and of base
-	for _, c := range difflib.NewMatcherWithJunk(base, theirs, false, nil).GetOpCodes() {
-		if c.Tag == 'e' {
-			continue
-		}
-		// A change grows by lines that it leaves until it begins and ends at lines
-		// that ours has.
-		i, j, k, l := c.I1, c.J1, c.I2, c.J2
-		if i == k {
-			i, j = i-1, j-1
-		}
-		for ; i >= done && !has(place, i); i, j = i-1, j-1 {
-		}
-		for ; k < len(base) && !has(place, k-1); k, l = k+1, l+1 {
-		}
-		if i < done || j < 0 || l > len(theirs) || !has(place, k-1) {
-			return nil, false
-		}
-		patched = append(append(patched, ours[o:place[i]]...), theirs[j:l]...)
-		o, done = place[k-1]+1, k
-	}
-	return append(patched, ours[o:]...), true
-}
-
-// plain returns lines without what the encoder does not keep: spaces within them.
-func plain(list []string) []string {
-	plain := make([]string, len(list))
-	for i, line := range list {
-		words := strings.TrimLeft(line, " ")
-		plain[i] = line[:len(line)-len(words)] + strings.Join(strings.Fields(words), " ")
-	}
-	return plain
-}
-
-func has(place map[int]int, i int) bool {
-	_, ok := place[i]
-	return ok
-}
-
-// matches returns where lines of base are in other.
-func matches(base, other []string) map[int]int {
-	found := map[int]int{}
-	for _, block := range difflib.NewMatcherWithJunk(base, other, false, nil).GetMatchingBlocks() {
-		for i := range block.Size {
-			found[block.A+i] = block.B + i
-		}
-	}
-	return found
 }

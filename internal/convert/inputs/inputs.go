@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/types"
@@ -44,6 +45,7 @@ type File struct {
 // and leaves out what is hidden. A link to a directory is not followed: it is not checked.
 func Convert(c *convert.Converter, names []string, stdin io.Reader) (*Result, error) {
 	result := &Result{}
+	seen := map[string]bool{}
 	for _, name := range names {
 		if name == Stdin {
 			text, err := io.ReadAll(stdin)
@@ -57,29 +59,19 @@ func Convert(c *convert.Converter, names []string, stdin io.Reader) (*Result, er
 		if err != nil {
 			return nil, err
 		}
-		files = slices.DeleteFunc(files, func(file string) bool { return inDirectory && result.leaveOut(file) })
-		patches, err := patchesOf(files)
-		if err != nil {
-			return nil, err
-		}
+		files = slices.DeleteFunc(files, func(file string) bool {
+			if inDirectory && result.leaveOut(file) {
+				return true
+			}
+			path := realPath(file)
+			again := seen[path]
+			seen[path] = true
+			return again
+		})
+		patches := patchesOf(files)
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return nil, err
-			}
-			of := *c
-			of.Patch = patches[filepath.Clean(file)]
-			if isKustomization(file) {
-				of.Kustomization = func(path string) string {
-					text, err := os.ReadFile(filepath.Join(filepath.Dir(file), path))
-					if err != nil {
-						return "" // kustomize itself reports it
-					}
-					return string(text)
-				}
-			}
 			before := len(result.Files)
-			result.add(&of, file, string(text), inDirectory)
+			result.read(c, file, patches[filepath.Clean(file)], inDirectory)
 			if inDirectory && len(result.Files) > before {
 				_, isInside := inside(name, file)
 				result.Files[before].Outside = !isInside
@@ -89,24 +81,63 @@ func Convert(c *convert.Converter, names []string, stdin io.Reader) (*Result, er
 	return result, nil
 }
 
+// realPath returns the one name that a file has besides those by symbolic links.
+func realPath(name string) string {
+	if absolute, err := filepath.Abs(name); err == nil {
+		name = absolute
+	}
+	return target(name)
+}
+
+// read converts one file.
+func (r *Result) read(c *convert.Converter, file string, isPatch, inDirectory bool) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		r.Errors = append(r.Errors, failed(file, "cannot be read", err))
+		return
+	}
+	of := *c
+	of.Patch = isPatch
+	if isKustomization(file) {
+		of.Kustomization = func(path string) string {
+			text, err := os.ReadFile(filepath.Join(filepath.Dir(file), path))
+			if err != nil {
+				return "" // kustomize itself reports it
+			}
+			return string(text)
+		}
+	}
+	r.add(&of, file, string(text), inDirectory)
+}
+
+// failed returns an error of the operating system about a file, which it names once.
+func failed(file, what string, err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: no such file or directory", file)
+	}
+	return fmt.Errorf("%s: %s: %w", file, what, err)
+}
+
 func isKustomization(file string) bool {
 	return slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file))
 }
 
 // patchesOf returns the files that the kustomizations among the files use as patches.
-func patchesOf(files []string) (map[string]bool, error) {
+// Those that cannot be read are reported when they are converted.
+func patchesOf(files []string) map[string]bool {
 	patches := map[string]bool{}
 	for _, file := range files {
 		if !isKustomization(file) {
 			continue
 		}
 		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
 		var k types.Kustomization
-		if err := yaml.Unmarshal(text, &k); err != nil {
-			continue // the conversion of the file reports a mistake in it
+		if err != nil || yaml.Unmarshal(text, &k) != nil {
+			continue // the conversion of the file reports it
 		}
 		dir := filepath.Dir(file)
 		for _, patch := range k.PatchesStrategicMerge { //nolint:staticcheck // kustomizations of old releases have the deprecated field
@@ -118,32 +149,57 @@ func patchesOf(files []string) (map[string]bool, error) {
 			}
 		}
 	}
-	return patches, nil
+	return patches
 }
 
-// add converts one file.
+// add converts the text of one file.
 func (r *Result) add(c *convert.Converter, name, text string, inDirectory bool) {
 	after, outcomes, err := c.File(name, text)
+	mistakes := each(err)
 	for i := 0; err == nil && !inDirectory && i < len(outcomes); i++ {
 		if o := outcomes[i]; o.NotChecked == convert.NoObject {
-			err = fmt.Errorf("%s:%d: %s", name, o.Line, o.NotChecked)
+			mistakes = append(mistakes, fmt.Errorf("%s:%d: %s", name, o.Line, o.NotChecked))
 		}
 	}
-	var mistake *manifest.Error
-	switch {
-	case err == nil:
+	for _, err := range mistakes {
+		var mistake *manifest.Error
+		if inDirectory && errors.As(err, &mistake) && (mistake.Template || strings.HasSuffix(name, ".json")) {
+			// A directory has other files than manifests.
+			reason := "no manifest: " + mistake.Err.Error()
+			if mistake.Template {
+				reason = "template: render it first, as with \"helm template\""
+			}
+			r.Outcomes = append(r.Outcomes, convert.Outcome{File: name, Line: mistake.Line, NotChecked: reason})
+			return
+		}
+	}
+	if len(mistakes) == 0 {
 		r.Files = append(r.Files, File{Name: name, Before: text, After: after})
-		r.Outcomes = append(r.Outcomes, outcomes...)
-	case inDirectory && errors.As(err, &mistake) && (mistake.Template || strings.HasSuffix(name, ".json")):
-		// A directory has other files than manifests.
-		reason := "no manifest: " + mistake.Err.Error()
-		if mistake.Template {
-			reason = "template: render it first, as with \"helm template\""
-		}
-		r.Outcomes = append(r.Outcomes, convert.Outcome{File: name, Line: mistake.Line, NotChecked: reason})
-	default:
-		r.Errors = append(r.Errors, err)
+	} else {
+		r.Errors = append(r.Errors, mistakes...)
+		keep(outcomes, name)
 	}
+	r.Outcomes = append(r.Outcomes, outcomes...)
+}
+
+// keep notes that the changes to objects are not written.
+func keep(outcomes []convert.Outcome, file string) {
+	for i := range outcomes {
+		if o := &outcomes[i]; o.File == file {
+			o.Kept = len(o.Changes) > 0
+		}
+	}
+}
+
+// each returns the errors that are joined in one.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
 }
 
 // leaveOut reports whether a file of a directory is a symbolic link that cannot be read as
@@ -152,6 +208,8 @@ func (r *Result) leaveOut(file string) bool {
 	info, err := os.Stat(file)
 	reason := ""
 	switch {
+	case errors.Is(err, syscall.ELOOP):
+		reason = "symbolic link that refers to itself"
 	case errors.Is(err, fs.ErrNotExist):
 		reason = "symbolic link to a file that does not exist"
 	case err == nil && info.IsDir():
@@ -171,7 +229,7 @@ func find(name string) (files []string, isDirectory bool, err error) {
 	var links []string
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, false, err
+		return nil, false, failed(name, "cannot be read", err)
 	}
 	if !info.IsDir() {
 		return []string{name}, false, nil
@@ -179,7 +237,7 @@ func find(name string) (files []string, isDirectory bool, err error) {
 	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return err
+			return failed(path, "cannot be read", err)
 		case path != name && strings.HasPrefix(entry.Name(), "."):
 			if entry.IsDir() {
 				return fs.SkipDir
@@ -242,12 +300,17 @@ func unread(dir string, files, links []string) []string {
 	})
 }
 
-// Write writes the files that have changed, each as a whole or not at all. If one of them is
-// outside of the directory that was named, nothing is written.
-func (r *Result) Write() error {
+// Write writes the files that have changed, each as a whole or not at all. It adds to Errors
+// what cannot be written: such a file stays as it is. If one of them is outside of the
+// directory that was named, nothing is written.
+func (r *Result) Write() {
 	for _, f := range r.Files {
 		if f.Outside && f.Before != f.After {
-			return fmt.Errorf("%s: symbolic link to a file outside of the directory: convert that file by its own name first; nothing was written", f.Name)
+			r.Errors = append(r.Errors, fmt.Errorf("%s: symbolic link to a file outside of the directory: convert that file by its own name first; nothing was written", f.Name))
+			for _, f := range r.Files {
+				keep(r.Outcomes, f.Name)
+			}
+			return
 		}
 	}
 	for _, f := range r.Files {
@@ -255,10 +318,10 @@ func (r *Result) Write() error {
 			continue
 		}
 		if err := write(f.Name, f.After); err != nil {
-			return err
+			r.Errors = append(r.Errors, failed(f.Name, "cannot be written", err))
+			keep(r.Outcomes, f.Name)
 		}
 	}
-	return nil
 }
 
 // write replaces a file, or what a link refers to, and keeps its permissions.

@@ -65,8 +65,8 @@ func TestADirectoryIsReadAndWritten(t *testing.T) {
 	if got := strings.Join(not, ", "); got != "t.yaml template, c.json no object, tsconfig.json no manifest" {
 		t.Errorf("not checked: %s", got)
 	}
-	if err := result.Write(); err != nil {
-		t.Fatal(err)
+	if result.Write(); len(result.Errors) > 0 {
+		t.Fatal(result.Errors)
 	}
 	for name, want := range map[string]string{"a.yaml": new, "sub/b.yml": current} {
 		got, err := os.ReadFile(filepath.Join(dir, name))
@@ -115,8 +115,8 @@ func TestLinksOfADirectoryAreReadOrReported(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if err := result.Write(); err == nil || !strings.Contains(err.Error(), "x.yaml: symbolic link to a file outside of the directory") {
-		t.Errorf("writing: %v", err)
+	if result.Write(); len(result.Errors) != 1 || !strings.Contains(result.Errors[0].Error(), "x.yaml: symbolic link to a file outside of the directory") {
+		t.Errorf("writing: %v", result.Errors)
 	}
 	for _, file := range []string{filepath.Join(outside, "x.yaml"), filepath.Join(dir, "..data", "c.yaml")} {
 		if text, err := os.ReadFile(file); err != nil || string(text) != old {
@@ -135,8 +135,8 @@ func TestWriteKeepsALink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := result.Write(); err != nil {
-		t.Fatal(err)
+	if result.Write(); len(result.Errors) > 0 {
+		t.Fatal(result.Errors)
 	}
 	if target, err := os.Readlink(link); err != nil || target != "a.yaml" {
 		t.Errorf("the link is %q, %v", target, err)
@@ -263,5 +263,55 @@ vars:
 	}
 	if got := strings.Join(decide, " "); got != "patches[0] patchesJson6902[0]" {
 		t.Errorf("to decide: %s", got)
+	}
+}
+
+func TestAFileIsReadOnce(t *testing.T) {
+	dir := files(t, map[string]string{"a.yaml": old, "sub/b.yaml": old})
+	if err := os.Symlink("a.yaml", filepath.Join(dir, "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	result, err := Convert(converter(t), []string{filepath.Join(dir, "a.yaml"), dir, filepath.Join(dir, "sub", "..", "sub"), filepath.Join(dir, "link.yaml")}, nil)
+	if err != nil || len(result.Errors) > 0 || len(result.Files) != 2 || len(result.Outcomes) != 2 {
+		t.Errorf("%v %v, %+v", err, result.Errors, result.Files)
+	}
+}
+
+func TestAFileThatCannotBeReadHidesNoOther(t *testing.T) {
+	dir := files(t, map[string]string{"a.yaml": old})
+	if err := os.Symlink("loop.yaml", filepath.Join(dir, "loop.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	result, err := Convert(converter(t), []string{dir}, nil)
+	if err != nil || len(result.Files) != 1 || result.Outcomes[0].NotChecked != "symbolic link that refers to itself" {
+		t.Errorf("%v %+v", err, result)
+	}
+	want := filepath.Join(dir, "gone.yaml") + ": no such file or directory"
+	if _, err := Convert(converter(t), []string{filepath.Join(dir, "gone.yaml")}, nil); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+func TestAFileThatCannotBeWrittenStaysAsItIs(t *testing.T) {
+	dir := files(t, map[string]string{"a.yaml": old, "gone/b.yaml": old, "c.yaml": old})
+	result, err := Convert(converter(t), []string{dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	result.Write()
+	want := filepath.Join(dir, "gone", "b.yaml") + ": no such file or directory"
+	if len(result.Errors) != 1 || result.Errors[0].Error() != want {
+		t.Errorf("%v, want %s", result.Errors, want)
+	}
+	for _, o := range result.Outcomes {
+		if gone := strings.Contains(o.File, "gone"); o.Kept != gone {
+			t.Errorf("%+v", o)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "c.yaml")); err != nil || string(got) != new {
+		t.Errorf("%v, got %s", err, got)
 	}
 }

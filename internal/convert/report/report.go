@@ -108,7 +108,11 @@ func (r *Report) Text(out io.Writer, changes, colors bool) {
 		o := &r.Objects[i]
 		if changes {
 			for _, c := range o.Changes {
-				fmt.Fprintf(out, "%s: %s: %s%s: %s\n", place(o, c.Line), paint("32", "changed"), name(o), c.Path, c.Message)
+				verb := paint("32", "changed")
+				if o.Kept {
+					verb = paint("31", "not changed")
+				}
+				fmt.Fprintf(out, "%s: %s: %s%s: %s\n", place(o, c.Line), verb, name(o), c.Path, c.Message)
 			}
 		}
 		for _, f := range o.Findings {
@@ -135,11 +139,19 @@ func (r *Report) Text(out io.Writer, changes, colors bool) {
 // line is the summary.
 func (r *Report) line(changes bool) string {
 	s := r.Summary
-	verb := "to convert"
+	verb, convert, kept := "to convert", s.Convert, 0
 	if changes {
 		verb = "converted"
+		for i := range r.Objects {
+			if o := &r.Objects[i]; o.Kept && o.Code() == 1 {
+				kept++
+			}
+		}
 	}
-	line := fmt.Sprintf("%d objects checked for %v: %d %s, %d to decide, %d with warnings", s.Checked, r.Release, s.Convert, verb, s.Decide, s.Warn)
+	line := fmt.Sprintf("%d objects checked for %v: %d %s, %d to decide, %d with warnings", s.Checked, r.Release, convert-kept, verb, s.Decide, s.Warn)
+	if kept > 0 {
+		line += fmt.Sprintf("; %d not converted, as their files are invalid or cannot be written", kept)
+	}
 	if s.NotChecked > 0 {
 		reasons := map[string]int{}
 		for i := range r.Objects {

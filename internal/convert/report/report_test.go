@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"encoding/xml"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -114,6 +115,86 @@ func TestJUnitCountsWhatItLists(t *testing.T) {
 	}
 	if all.Tests != tests || all.Failures != failures || tests != 5 || failures != 2 {
 		t.Errorf("%d of %d tests, %d of %d failures", all.Tests, tests, all.Failures, failures)
+	}
+}
+
+// What the formats forbid in names and messages, which come from manifests.
+const odd = "a\x00\x1b[1m]]> <&>\"'\xff \ufffe é\n"
+
+func TestSARIFOfOddNames(t *testing.T) {
+	all := append(outcomes(), convert.Outcome{File: odd, Kind: odd, Name: odd, Findings: []convert.Finding{
+		{Rule: convert.UnknownField, Level: convert.Error, Path: odd, Message: odd}, {Rule: convert.UnknownField, Level: convert.Error, Line: 1, Path: odd, Message: odd},
+	}})
+	var out strings.Builder
+	if err := New(25, all).SARIF(&out, "0.1.0"); err != nil {
+		t.Fatal(err)
+	}
+	var log sarifLog
+	if err := json.Unmarshal([]byte(out.String()), &log); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(log.Schema, "https://") {
+		t.Errorf("schema %q", log.Schema)
+	}
+	seen := map[string]bool{}
+	for _, rule := range log.Runs[0].Tool.Driver.Rules {
+		if rule.ID == "" || rule.ShortDescription.Text == "" || seen[rule.ID] {
+			t.Errorf("rule %+v", rule)
+		}
+		seen[rule.ID] = true
+	}
+	uriReference := regexp.MustCompile(`^([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-F]{2})+$`)
+	physical := 0
+	for _, result := range log.Runs[0].Results {
+		if result.RuleIndex < 0 || result.RuleIndex >= len(seen) || len(result.Locations) != 1 {
+			t.Fatalf("result %+v", result)
+		}
+		if p := result.Locations[0].PhysicalLocation; p != nil {
+			physical++
+			if !uriReference.MatchString(p.ArtifactLocation.URI) || p.Region.StartLine < 1 {
+				t.Errorf("location %+v", p)
+			}
+		}
+	}
+	if physical != 5 {
+		t.Errorf("%d locations", physical)
+	}
+}
+
+func TestJUnitOfOddNames(t *testing.T) {
+	all := append(outcomes(), convert.Outcome{File: odd, APIVersion: odd, Kind: odd, Name: odd, Findings: []convert.Finding{
+		{Rule: convert.UnknownField, Level: convert.Error, Path: odd, Message: odd}, {Rule: convert.UnknownField, Level: convert.Warning, Path: odd, Message: odd},
+	}}, convert.Outcome{File: odd, Kind: odd, NotChecked: odd})
+	var out strings.Builder
+	if err := New(25, all).JUnit(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range out.String() {
+		if r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff {
+			t.Errorf("XML 1.0 has no character %U", r)
+		}
+	}
+	var suites junitSuites
+	decoder := xml.NewDecoder(strings.NewReader(out.String()))
+	if err := decoder.Decode(&suites); err != nil {
+		t.Fatal(err)
+	}
+	for _, suite := range suites.Suites {
+		failures, skipped := 0, 0
+		for _, c := range suite.Cases {
+			if c.Name == "" {
+				t.Errorf("%s: a case has no name", suite.Name)
+			}
+			if c.Failure != nil {
+				failures++
+			}
+			if c.Skipped != nil {
+				skipped++
+			}
+		}
+		if suite.Tests != len(suite.Cases) || suite.Failures != failures || suite.Skipped != skipped || suite.Errors != 0 || suite.Name == "" {
+			t.Errorf("suite %+v", suite)
+		}
 	}
 }
 
