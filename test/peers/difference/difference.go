@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"sigs.k8s.io/yaml"
 )
@@ -115,12 +116,20 @@ func Check(differences []Difference, explanations []Explanation) (unexplained []
 }
 
 func (e *Explanation) fits(d Difference) bool {
-	return (e.Of == "" || match(e.Of, d.Subject)) && match(e.Path, d.Path) &&
+	// The path differs most often.
+	return match(e.Path, d.Path) && (e.Of == "" || match(e.Of, d.Subject)) &&
 		(e.Svclet == "" || match(e.Svclet, d.Svclet)) && (e.Kubelet == "" || match(e.Kubelet, d.Kubelet))
 }
 
+// patterns are the compiled ones of all lists.
+var patterns sync.Map
+
 // match reports whether a pattern fits all of a text.
 func match(pattern, text string) bool {
-	expression := "(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$"
-	return regexp.MustCompile(expression).MatchString(text)
+	compiled, ok := patterns.Load(pattern)
+	if !ok {
+		expression := "(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$"
+		compiled, _ = patterns.LoadOrStore(pattern, regexp.MustCompile(expression))
+	}
+	return compiled.(*regexp.Regexp).MatchString(text)
 }
