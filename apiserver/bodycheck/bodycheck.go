@@ -78,8 +78,8 @@ func keepPatch(req *http.Request) Func {
 }
 
 // Filter passes requests to handler when all checks accept their bodies, and
-// answers 400 otherwise, also when a body cannot be read to its end. It needs the request info. A body is read once, and
-// only if a check concerns it. Bodies of more than maxBytes pass unchecked: the
+// answers 400 otherwise, also when a body cannot be read to its end. It needs the request
+// info. A body is read once, and only if a check concerns it. Bodies of more than maxBytes pass unchecked: the
 // handler refuses them without decoding.
 func Filter(handler http.Handler, s runtime.NegotiatedSerializer, checks []Check, maxBytes int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

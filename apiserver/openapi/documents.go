@@ -196,7 +196,8 @@ func (v *versions) build(gv string) (*spec3.OpenAPI, string, error) {
 		return nil, "", err
 	}
 	keepOwnKinds(doc, gv)
-	return doc, v.docs.hash(ws), nil
+	hash, err := v.services[gv].hash()
+	return doc, hash, err
 }
 
 // models returns the names of the types in the bodies of the service's routes.

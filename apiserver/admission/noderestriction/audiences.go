@@ -72,12 +72,15 @@ func (p *plugin) needsToken(ctx context.Context, pod *corev1.Pod, audience strin
 	return false, errors.Join(errs...)
 }
 
+// translator knows the CSI drivers of the volume types that Kubernetes has migrated.
+var translator = csitranslation.New()
+
 // driver returns the CSI driver of a volume, or nil if it has none. A volume of a cloud's own
 // type has the driver to which Kubernetes has migrated it.
 func (p *plugin) driver(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (*storagev1.CSIDriver, error) {
 	var volume *corev1.PersistentVolume
 	var err error
-	switch translator := csitranslation.New(); {
+	switch {
 	case v.CSI != nil:
 		return p.client.StorageV1().CSIDrivers().Get(ctx, v.CSI.Driver, metav1.GetOptions{})
 	case v.Ephemeral != nil:
@@ -103,7 +106,7 @@ func (p *plugin) volume(ctx context.Context, namespace, claim string) (*corev1.P
 	if err != nil {
 		return nil, err
 	}
-	if translator := csitranslation.New(); translator.IsPVMigratable(volume) {
+	if translator.IsPVMigratable(volume) {
 		return translator.TranslateInTreePVToCSI(klog.FromContext(ctx), volume)
 	}
 	return volume, nil

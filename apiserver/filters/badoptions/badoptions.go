@@ -1,6 +1,6 @@
 // Package badoptions keeps errors of clients in the options of lists and watches out of the
-// log: the libraries log them as errors of the
-// server wherever they read the options, before the handler answers with 400.
+// log: the libraries log them as errors of the server wherever they read the options, before
+// the handler answers with 400.
 package badoptions
 
 import (
