@@ -282,8 +282,10 @@ func TestAViewChangesOnlyWhatItsPrepareAllows(t *testing.T) {
 	s.Patch("merge", aSet+"/resize", `{spec: {minReadySeconds: 1}}`).Want(http.StatusOK)
 }
 
-func TestAnInvalidNameInThePathOfAWriteIsABadRequest(t *testing.T) {
-	s := startSet(t)
-	s.Do(http.MethodPost, sets, `{metadata: {name: b, resourceVersion: "5"}}`).Want(http.StatusBadRequest, "resourceVersion should not be set")
-	s.Patch("strategic-merge", aSet, `{spec: {$patch: bogus}}`).Want(http.StatusBadRequest, "unknown patch type: bogus")
+func TestACreateThatNamesAVersionIsABadRequest(t *testing.T) {
+	startSet(t).Do(http.MethodPost, sets, `{metadata: {name: b, resourceVersion: "5"}}`).Want(http.StatusBadRequest, "resourceVersion should not be set")
+}
+
+func TestAPatchWithAnInvalidDirectiveIsABadRequest(t *testing.T) {
+	startSet(t).Patch("strategic-merge", aSet, `{spec: {$patch: bogus}}`).Want(http.StatusBadRequest, "unknown patch type: bogus")
 }

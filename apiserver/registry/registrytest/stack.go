@@ -28,6 +28,7 @@ import (
 	"svc.dev/svc/apis"
 	definitions "svc.dev/svc/apis/openapi"
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/bodycheck"
 	"svc.dev/svc/apiserver/etcd"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/itemcache"
@@ -37,6 +38,9 @@ import (
 	"svc.dev/svc/apiserver/storage"
 	"svc.dev/svc/apiserver/view"
 )
+
+// maxBody bounds the bodies of requests, in bytes.
+const maxBody = 3 << 20
 
 // Stack serves kinds in all their versions, without authentication.
 type Stack struct {
@@ -99,7 +103,11 @@ func StartWith(t *testing.T, plugin admission.Interface, declarations ...resourc
 func (s *Stack) install(plugin admission.Interface) {
 	s.t.Helper()
 	docs := openapi.New("test", "1", definitions.Definitions, func() *runtime.Scheme { return apis.NewExternalScheme(s.Kinds) }, clock.RealClock{})
-	handler := genericapiserver.NewAPIServerHandler("test", serializer.NewCodecFactory(s.Scheme), inprocess.Chain, http.NotFoundHandler())
+	codecs := serializer.NewCodecFactory(s.Scheme)
+	checks := bodycheck.Checks(s.Kinds, s.Scheme, nil)
+	handler := genericapiserver.NewAPIServerHandler("test", codecs, func(handler http.Handler) http.Handler {
+		return inprocess.Chain(bodycheck.Filter(handler, codecs, checks, maxBody))
+	}, http.NotFoundHandler())
 	routes, err := view.View{
 		FastJSON:          true,
 		Items:             itemcache.New(itemcache.DefaultLimit, clock.RealClock{}),
