@@ -50,6 +50,8 @@ const (
 	// ServiceAccountNodeAudienceRestriction restricts the audiences of the tokens that nodes
 	// request.
 	ServiceAccountNodeAudienceRestriction featuregate.Feature = "ServiceAccountNodeAudienceRestriction"
+	// PodTopologyLabelsAdmission gives pods the zone and region of their node as labels.
+	PodTopologyLabelsAdmission featuregate.Feature = "PodTopologyLabelsAdmission"
 )
 
 // Own returns svc's own gates.

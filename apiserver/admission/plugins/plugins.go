@@ -38,6 +38,7 @@ import (
 	"svc.dev/svc/apiserver/admission/serviceaccount"
 	"svc.dev/svc/apiserver/admission/storageprotection"
 	"svc.dev/svc/apiserver/admission/tolerationseconds"
+	"svc.dev/svc/apiserver/admission/topologylabels"
 	"svc.dev/svc/apiserver/admission/volumelabel"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/release"
@@ -59,11 +60,24 @@ func (s Settings) ofNodes() (noderestriction.Restrictions, error) {
 	if err != nil {
 		return noderestriction.Restrictions{}, err
 	}
-	since := func(minor int) bool { return !s.Release().Before(release.Release{Major: 1, Minor: minor}) }
 	return noderestriction.Restrictions{
-		Certificates: since(31) && !set.Enabled(gates.AllowInsecureSvcletCertificateSigningRequests),
-		Audiences:    since(32) && set.Enabled(gates.ServiceAccountNodeAudienceRestriction),
+		Certificates: s.since(31) && !set.Enabled(gates.AllowInsecureSvcletCertificateSigningRequests),
+		Audiences:    s.since(32) && set.Enabled(gates.ServiceAccountNodeAudienceRestriction),
 	}, nil
+}
+
+// since reports whether the release is 1.minor or later.
+func (s Settings) since(minor int) bool {
+	return !s.Release().Before(release.Release{Major: 1, Minor: minor})
+}
+
+// labelsTopology reports whether the release copies the topology of nodes to pods.
+func (s Settings) labelsTopology() (bool, error) {
+	set, err := s.Gates()
+	if err != nil {
+		return false, err
+	}
+	return s.since(33) && set.Enabled(gates.PodTopologyLabelsAdmission), nil
 }
 
 // Plugin declares an admission plugin.
@@ -92,12 +106,13 @@ const (
 	off = false
 )
 
-// All returns the plugins in the order of Kubernetes 1.28. Plugins that change
-// objects run before the webhooks, so that webhooks see the change.
+// All returns the plugins in the order of Kubernetes 1.28, and PodTopologyLabels, of later
+// releases. Plugins that change objects run before the webhooks, so that webhooks see the change.
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers
 func All(s Settings) []Plugin {
 	defaultTolerations := func(plugins *admission.Plugins) { tolerationseconds.Register(plugins, s.Tolerations) }
 	nodeRestriction := func(plugins *admission.Plugins) { noderestriction.Register(plugins, s.ofNodes) }
+	topologyLabels := func(plugins *admission.Plugins) { topologylabels.Register(plugins, s.labelsTopology) }
 	podSecurity := func(plugins *admission.Plugins) { podsecurity.Register(plugins, s.Release) }
 	return []Plugin{
 		{always.AdmitName, off, "allows everything (deprecated).", always.RegisterAdmit},
@@ -131,6 +146,7 @@ func All(s Settings) []Plugin {
 		{certificates.SubjectName, on, "refuses requests for client certificates of the group `system:masters`.", certificates.RegisterSubject},
 		{defaultingressclass.PluginName, on, "sets the default IngressClass of ingresses that name none.", defaultingressclass.Register},
 		{externalips.PluginName, off, "refuses new external IPs of services.", externalips.Register},
+		{topologylabels.PluginName, on, "gives pods the zone and region of their node as labels, at release 1.35 and later.", topologyLabels},
 		{mutatingpolicy.PluginName, on, "evaluates MutatingAdmissionPolicies.", nil},
 		{mutatingwebhook.PluginName, on, "calls the webhooks of MutatingWebhookConfigurations.", nil},
 		{validatingpolicy.PluginName, on, "evaluates ValidatingAdmissionPolicies.", nil},

@@ -55,14 +55,14 @@ func TestEveryPluginIsDocumented(t *testing.T) {
 }
 
 // TestOrderAndDefaultsAreThoseOfKubernetes compares with kube-apiserver 1.28, which
-// has NodeRestriction off; kubeadm and svc have it on. MutatingAdmissionPolicy came later.
+// has NodeRestriction off; kubeadm and svc have it on. PodTopologyLabels and MutatingAdmissionPolicy came later.
 func TestOrderAndDefaultsAreThoseOfKubernetes(t *testing.T) {
 	want := strings.Fields(`-AlwaysAdmit -NamespaceAutoProvision NamespaceLifecycle -NamespaceExists -SecurityContextDeny
 		-LimitPodHardAntiAffinityTopology LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition -AlwaysPullImages
 		-ImagePolicyWebhook PodSecurity -PodNodeSelector Priority DefaultTolerationSeconds -PodTolerationRestriction -EventRateLimit
 		-ExtendedResourceToleration -PersistentVolumeLabel DefaultStorageClass StorageObjectInUseProtection -OwnerReferencesPermissionEnforcement
 		PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest CertificateSubjectRestriction
-		DefaultIngressClass -DenyServiceExternalIPs MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy
+		DefaultIngressClass -DenyServiceExternalIPs PodTopologyLabels MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy
 		ValidatingAdmissionWebhook ResourceQuota -AlwaysDeny`)
 	var got []string
 	for _, p := range All(Settings{}) {
@@ -88,7 +88,8 @@ func BenchmarkPodCreation(b *testing.B) {
 			return authorizer.DecisionAllow, "", nil
 		}),
 	}
-	settings := Settings{Tolerations: tolerationseconds.NewDefaults(), Release: func() release.Release { return release.Default }}
+	settings := settingsAt(release.Default.Minor, "")
+	settings.Tolerations = tolerationseconds.NewDefaults()
 	for _, p := range All(settings) {
 		if p.register == nil || !p.On {
 			continue
@@ -128,22 +129,44 @@ func TestNodesAreRestrictedAsInTheRelease(t *testing.T) {
 		{33, "", noderestriction.Restrictions{Certificates: true, Audiences: true}},
 		{37, string(audiences) + "=false", noderestriction.Restrictions{Certificates: true}},
 	} {
-		s := Settings{
-			Release: func() release.Release { return release.Release{Major: 1, Minor: test.minor} },
-			Gates: func() (featuregate.FeatureGate, error) {
-				set, err := featuregates.NewAt(releases.Release(test.minor))
-				if err == nil && test.set != "" {
-					err = set.Set(test.set)
-				}
-				return set, err
-			},
-		}
-		if got, err := s.ofNodes(); err != nil || got != test.want {
+		if got, err := settingsAt(test.minor, test.set).ofNodes(); err != nil || got != test.want {
 			t.Errorf("1.%d %s: %+v, %v, want %+v", test.minor, test.set, got, err, test.want)
 		}
 	}
 	failing := Settings{Gates: func() (featuregate.FeatureGate, error) { return nil, errors.New("x") }}
 	if _, err := failing.ofNodes(); err == nil {
 		t.Error("no error without gates")
+	}
+	if _, err := failing.labelsTopology(); err == nil {
+		t.Error("no error without gates")
+	}
+}
+
+func TestPodsGetTheTopologyOfNodesAsInTheRelease(t *testing.T) {
+	const gate = string(gates.PodTopologyLabelsAdmission)
+	for _, test := range []struct {
+		minor int
+		set   string
+		want  bool
+	}{
+		{28, "", false}, {33, "", false}, {33, gate + "=true", true}, {34, "", false}, {35, "", true}, {36, "", true}, {36, gate + "=false", false},
+	} {
+		if got, err := settingsAt(test.minor, test.set).labelsTopology(); err != nil || got != test.want {
+			t.Errorf("1.%d %s: %t, %v", test.minor, test.set, got, err)
+		}
+	}
+}
+
+// settingsAt returns the settings of a release with gates that are set.
+func settingsAt(minor int, set string) Settings {
+	return Settings{
+		Release: func() release.Release { return release.Release{Major: 1, Minor: minor} },
+		Gates: func() (featuregate.FeatureGate, error) {
+			gates, err := featuregates.NewAt(releases.Release(minor))
+			if err == nil && set != "" {
+				err = gates.Set(set)
+			}
+			return gates, err
+		},
 	}
 }

@@ -252,7 +252,8 @@ func volumes() (all []scenario) {
 }
 
 func nodes() (all []scenario) {
-	node := create(`{apiVersion: v1, kind: Node, metadata: {name: PLACE-a, labels: {scenario: PLACE}}}`)
+	// A zone for each scenario, so that none delays the evictions of another.
+	node := create(`{apiVersion: v1, kind: Node, metadata: {name: PLACE-a, labels: {scenario: PLACE, topology.kubernetes.io/zone: PLACE}}}`)
 	condition := func(name, status string) step {
 		return patch("Node/status PLACE-a", fmt.Sprintf(`{status: {conditions: [{type: Ready, status: "True", reason: Test}, {type: %s, status: "%s", reason: Test}]}}`, name, status))
 	}
