@@ -29,6 +29,12 @@ func (s socket) address() netip.AddrPort { return s.tcp.Addr().(*net.TCPAddr).Ad
 
 func (s socket) close() error { return errors.Join(s.tcp.Close(), s.udp.Close()) }
 
+// reopen opens the address of a socket that is closed.
+func (s socket) reopen(ctx context.Context) (socket, error) {
+	address := s.address()
+	return listenAt(ctx, address.Addr(), fmt.Sprint(address.Port()))
+}
+
 // listen opens the port that a file names or, if it names none that is free, another one,
 // which it writes to the file.
 func listen(ctx context.Context, file string, ipv6 bool) ([]socket, error) {
@@ -55,11 +61,11 @@ func listen(ctx context.Context, file string, ipv6 bool) ([]socket, error) {
 // listenAtAll opens the same port of the loopback address and, on a machine that has IPv6,
 // of [Address6], which need not be there yet.
 func listenAtAll(ctx context.Context, port string, ipv6 bool) ([]socket, error) {
-	first, err := listenAt(ctx, net.ListenConfig{}, "127.0.0.1", port)
+	first, err := listenAt(ctx, netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)
 	if err != nil || !ipv6 {
 		return []socket{first}, err
 	}
-	second, err := listenAt(ctx, net.ListenConfig{Control: anyAddress}, Address6().String(), fmt.Sprint(first.address().Port()))
+	second, err := listenAt(ctx, Address6(), fmt.Sprint(first.address().Port()))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, errors.Join(err, first.close())
@@ -90,9 +96,13 @@ func writePort(file string, port int) error {
 	return os.WriteFile(file, []byte(strconv.Itoa(port)+"\n"), 0o600)
 }
 
-// listenAt opens a port of an address for TCP and UDP.
-func listenAt(ctx context.Context, config net.ListenConfig, address, port string) (socket, error) {
-	tcp, err := config.Listen(ctx, "tcp", net.JoinHostPort(address, port))
+// listenAt opens a port of an address for TCP and UDP. One of IPv6 need not be there yet.
+func listenAt(ctx context.Context, address netip.Addr, port string) (socket, error) {
+	var config net.ListenConfig
+	if address.Is6() {
+		config.Control = anyAddress
+	}
+	tcp, err := config.Listen(ctx, "tcp", net.JoinHostPort(address.String(), port))
 	if err != nil {
 		return socket{}, err
 	}

@@ -27,6 +27,8 @@ const (
 	udpSize = 1232
 	// stopTimeout bounds the wait for answers in progress.
 	stopTimeout = time.Second
+	// reopenDelay is the time until a socket that has failed is opened again.
+	reopenDelay = time.Second
 )
 
 // ServiceKey returns the name of the service at whose cluster IP pods reach the server.
@@ -56,19 +58,22 @@ type Server struct {
 	zone     *records.Zone
 	services *services.Store
 	forward  *forwarder
+	clock    clock.Clock
 	sockets  []socket
 	link     *link // nil without IPv6
-	failure  atomic.Pointer[error]
+	// failures are why the sockets do not answer, by their index; nil while they do.
+	failures []atomic.Pointer[error]
 }
 
 // Listen returns a server that listens at the loopback address and, where the machine has
 // IPv6 and the options name an interface, at [Address6], for UDP and TCP. It answers as
 // soon as Run is called; without that, Close closes its port.
 func Listen(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{zone: records.New(o.Domain, o.Services, ServiceKey()), services: o.Services}
+	s := &Server{zone: records.New(o.Domain, o.Services, ServiceKey()), services: o.Services, clock: o.Clock}
 	s.forward = newForwarder(o.ResolvConf, o.Clock, s.ownAddresses)
 	var err error
 	s.sockets, err = listen(ctx, o.PortFile, o.Link != "")
+	s.failures = make([]atomic.Pointer[error], len(s.sockets))
 	if err == nil && s.Serves(Address6()) {
 		s.link = newLink(o)
 	}
@@ -108,10 +113,12 @@ func (s *Server) ownAddresses() []string {
 	return nil
 }
 
-// Problem returns why the server no longer answers at one of its addresses, or nil.
+// Problem returns why the server does not answer at one of its addresses, or nil.
 func (s *Server) Problem() error {
-	if err := s.failure.Load(); err != nil {
-		return *err
+	for i := range s.failures {
+		if err := s.failures[i].Load(); err != nil {
+			return *err
+		}
 	}
 	return nil
 }
@@ -121,23 +128,57 @@ func (s *Server) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("dns"))
 	var serving sync.WaitGroup
 	defer serving.Wait() // also for the answers in progress
-	handler := dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) { s.serve(ctx, w, r) })
-	var servers []*dns.Server
-	for _, at := range s.sockets {
-		servers = append(servers, &dns.Server{PacketConn: at.udp, Handler: handler, UDPSize: dns.MaxMsgSize}, &dns.Server{Listener: at.tcp, Handler: handler})
-	}
 	if s.link != nil {
 		serving.Go(func() { s.link.run(ctx) })
 	}
+	for i, at := range s.sockets {
+		serving.Go(func() { s.keep(ctx, at, &s.failures[i]) })
+	}
+	<-ctx.Done()
+}
+
+// keep answers questions at an address until ctx is done. It opens the address again when one
+// of its ports has failed.
+func (s *Server) keep(ctx context.Context, at socket, failure *atomic.Pointer[error]) {
+	for {
+		err := s.answer(ctx, at)
+		if ctx.Err() != nil {
+			return
+		}
+		err = fmt.Errorf("serve DNS: %w", err)
+		klog.FromContext(ctx).Error(err, "DNS server has failed, will open its address again", "address", at.address())
+		for err != nil {
+			failure.Store(&err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.clock.After(reopenDelay):
+			}
+			var opened socket
+			if opened, err = at.reopen(ctx); err == nil {
+				at = opened
+			}
+		}
+		failure.Store(nil)
+		klog.FromContext(ctx).Info("DNS server answers again", "address", at.address())
+	}
+}
+
+// answer answers questions by UDP and TCP until ctx is done or, with an error, one of them
+// fails. Then the ports of both are closed.
+func (s *Server) answer(ctx context.Context, at socket) error {
+	handler := dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) { s.serve(ctx, w, r) })
+	servers := []*dns.Server{{PacketConn: at.udp, Handler: handler, UDPSize: dns.MaxMsgSize}, {Listener: at.tcp, Handler: handler}}
+	failed := make(chan error, len(servers))
+	var serving sync.WaitGroup
+	defer serving.Wait()
 	for _, server := range servers {
 		started, ended := make(chan struct{}), make(chan struct{})
 		server.NotifyStartedFunc = func() { close(started) }
 		serving.Go(func() {
 			defer close(ended)
-			if err := server.ActivateAndServe(); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Failed to serve DNS")
-				err = fmt.Errorf("serve DNS: %w", err)
-				s.failure.Store(&err)
+			if err := server.ActivateAndServe(); err != nil {
+				failed <- err
 			}
 		})
 		select { // a server that has not started cannot be stopped
@@ -145,7 +186,11 @@ func (s *Server) Run(ctx context.Context) {
 		case <-ended:
 		}
 	}
-	<-ctx.Done()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	for _, server := range servers {
@@ -153,6 +198,7 @@ func (s *Server) Run(ctx context.Context) {
 			klog.FromContext(ctx).V(2).Info("Failed to stop the DNS server in time", "err", err)
 		}
 	}
+	return err
 }
 
 // serve answers a message.
