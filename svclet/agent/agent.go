@@ -20,6 +20,7 @@ import (
 	"svc.dev/svc/svclet/eviction"
 	"svc.dev/svc/svclet/eviction/threshold"
 	"svc.dev/svc/svclet/networkpolicy"
+	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/oom"
@@ -83,6 +84,8 @@ type common struct {
 	network *networkpolicy.Enforcer
 	// networkDenied is whether this process may not change the machine's network.
 	networkDenied bool
+	// parameters are those of the kernel that the rules of connections need.
+	parameters *nft.Parameters
 }
 
 // tasks are what an agent runs.
@@ -131,7 +134,7 @@ func newAgent(ctx context.Context, c Config, o overrides) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := common{Config: c, name: name, metrics: metrics.New(name, c.Clock), thresholds: thresholds, conditions: &eviction.Conditions{}, shutdown: &shutdown.State{}}
+	base := common{Config: c, name: name, metrics: metrics.New(name, c.Clock), thresholds: thresholds, conditions: &eviction.Conditions{}, shutdown: &shutdown.State{}, parameters: nft.NewParameters(c.RootDir)}
 	if err := base.checkNetworkRights(ctx); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func networkPolicies(ctx context.Context, base common, conn connections) (*netwo
 	}
 	warn := func(reason, message string) { conn.events.Node(corev1.EventTypeWarning, reason, message) }
 	e, err := networkpolicy.New(networkpolicy.Options{
-		Core: conn.clients.Heartbeats, Networking: conn.clients.Networking, Node: base.name, Bridge: base.bridge(), Warn: warn, Clock: base.Clock,
+		Core: conn.clients.Heartbeats, Networking: conn.clients.Networking, Node: base.name, Bridge: base.bridge(), Warn: warn, Clock: base.Clock, Sysctl: base.parameters.Set,
 	})
 	if err != nil {
 		logger.Error(err, "Network policies are not enforced on this node")

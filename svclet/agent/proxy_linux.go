@@ -24,7 +24,7 @@ import (
 func serviceProxy(ctx context.Context, base common, n *nodeServices, recorder record.EventRecorder) []func(context.Context) {
 	logger := klog.FromContext(ctx)
 	o := proxy.Options{
-		Services: n.store, Local: map[services.Key]ruleset.Fallback{}, Node: base.name, Clock: base.Clock,
+		Services: n.store, Local: map[services.Key]ruleset.Fallback{}, Node: base.name, Clock: base.Clock, Sysctl: base.parameters.Set,
 		Zone: func() string { return n.zone() },
 		PodRanges: func() []string {
 			return strings.FieldsFunc(base.Configuration.PodCIDR, func(r rune) bool { return r == ',' })

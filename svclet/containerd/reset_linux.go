@@ -25,6 +25,7 @@ import (
 	"svc.dev/svc/svclet/dns"
 	"svc.dev/svc/svclet/host"
 	"svc.dev/svc/svclet/networkpolicy"
+	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/podnetwork"
 	"svc.dev/svc/svclet/proxy"
 	"svc.dev/svc/svclet/volume"
@@ -32,7 +33,7 @@ import (
 
 // Reset stops all pods in the containerd of a directory, and containerd, and
 // removes their resources: shims, cgroups, mounts, addresses, rules of services and network policies, routes to other nodes, the bridge, logs and
-// their directories. Images and the configuration stay. It continues after errors,
+// their directories. Kernel parameters are restored. Images and the configuration stay. It continues after errors,
 // and returns all of them, and the number of pods. The agent must not run. What is named
 // after the bridge stays, with an error, if that is another running agent's, and without
 // one if containerd has not been configured: it was refused the bridge of another agent.
@@ -84,6 +85,9 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 		err = nil
 	}
 	errs = append(errs, err)
+	if agent.Dir != "" {
+		errs = append(errs, nft.NewParameters(agent.Dir).Restore())
+	}
 	dirs := []string{config.runDir(), config.addressesDir()}
 	if err == nil {
 		dirs = append(dirs, config.cniDir()) // it names the bridge for another attempt

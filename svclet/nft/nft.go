@@ -6,8 +6,6 @@ package nft
 import (
 	"context"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"time"
 
 	"sigs.k8s.io/knftables"
@@ -75,9 +73,4 @@ func Members(ctx context.Context, table knftables.Interface, prefix string) (map
 		return t.members(ctx, prefix)
 	}
 	return nil, nil
-}
-
-// SetParameter sets a parameter of the kernel, which is named as its file below /proc/sys.
-func SetParameter(name, value string) error {
-	return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o600)
 }

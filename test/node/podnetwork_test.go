@@ -262,9 +262,10 @@ spec:
 
 		By("a reset and the end of the node remove the routes")
 		m.reset(ctx)
-		left, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/"+name, "sh", "-c", "ip route; nft list ruleset; iptables-save").CombinedOutput()
+		left, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/"+name, "sh", "-c", "ip route; nft list ruleset; iptables-save; sysctl net.ipv4.conf.all.route_localnet").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(left))
 		Expect(string(left)).NotTo(Or(ContainSubstring("proto 118"), ContainSubstring("svc0")))
+		Expect(string(left)).To(ContainSubstring("route_localnet = 0"))
 		Expect(routes(ctx)).To(ContainSubstring("via " + address + " "))
 		run(ctx, "delete", "node", "other")
 		Eventually(func() (string, error) { return routes(ctx) }).ShouldNot(ContainSubstring("via " + address + " "))
