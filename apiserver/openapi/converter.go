@@ -63,7 +63,11 @@ type trustingConverter struct {
 // ObjectToTyped implements managedfields.TypeConverter.
 func (c *trustingConverter) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	if _, untyped := obj.(runtime.Unstructured); untyped || !slices.Contains(options, typed.AllowDuplicates) {
-		return c.TypeConverter.ObjectToTyped(obj, options...)
+		checked, err := c.TypeConverter.ObjectToTyped(obj, options...)
+		if err != nil {
+			return nil, err
+		}
+		return inOrder(obj, checked), nil
 	}
 	t, err := c.typeOf(obj)
 	if err != nil {
@@ -74,7 +78,7 @@ func (c *trustingConverter) ObjectToTyped(obj runtime.Object, options ...typed.V
 		return nil, err
 	}
 	//nolint:staticcheck // Deprecated because validation has become cheap; it has not.
-	return typed.AsTypedUnvalidated(v, t.Schema(), t.TypeRef()), nil
+	return inOrder(obj, typed.AsTypedUnvalidated(v, t.Schema(), t.TypeRef())), nil
 }
 
 // typeOf returns an empty value of an object's type, with its schema.
