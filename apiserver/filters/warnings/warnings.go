@@ -19,6 +19,11 @@ const (
 	// stops at 4096, which is too few for the 100 unknown and duplicate fields that a
 	// decoder reports: each has its warning (document 1, section 4).
 	maxTotal = 32 << 10
+	// maxLines is the number of warnings with a header line each. Clients refuse many
+	// lines: Python's http.client takes a hundred in all. Further warnings are values of
+	// the last line, or of a new one after maxLine bytes.
+	maxLines = 50
+	maxLine  = 8 << 10
 )
 
 // Filter makes the warnings that next and its callees add to the request's context
@@ -63,5 +68,10 @@ func (r *recorder) AddWarning(agent, text string) {
 		return // the text is not one for a header; there is no other place for it
 	}
 	r.written += len(runes)
-	r.header.Add("Warning", header)
+	lines := r.header["Warning"]
+	if last := len(lines) - 1; last+1 >= maxLines && len(lines[last])+len(header) < maxLine {
+		lines[last] += ", " + header
+		return
+	}
+	r.header["Warning"] = append(lines, header)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/warning"
 )
 
@@ -35,8 +36,36 @@ func TestAHundredLongFieldsAreAllNamed(t *testing.T) {
 	for i := range 100 {
 		texts = append(texts, fmt.Sprintf("unknown field %d %s", i, strings.Repeat("é", 300)))
 	}
-	if got := headers(t, texts...); len(got) != len(texts) {
-		t.Errorf("%d warnings, want %d", len(got), len(texts))
+	got, errs := utilnet.ParseWarningHeaders(headers(t, texts...))
+	if len(errs) > 0 || len(got) != len(texts) {
+		t.Errorf("%d warnings, want %d; errors: %v", len(got), len(texts), errs)
+	}
+}
+
+func TestManyWarningsShareAFewHeaderLines(t *testing.T) {
+	for name, size := range map[string]int{"short": 0, "long": 200} {
+		var texts []string
+		for i := range 10_000 {
+			texts = append(texts, fmt.Sprintf("unknown field %q %s", fmt.Sprint("f", i), strings.Repeat("é", size)))
+		}
+		lines := headers(t, texts...)
+		if len(lines) > 80 {
+			t.Errorf("%s: %d header lines", name, len(lines))
+		}
+		for _, line := range lines {
+			if len(line) > maxLine {
+				t.Errorf("%s: a line of %d bytes", name, len(line))
+			}
+		}
+		got, errs := utilnet.ParseWarningHeaders(lines)
+		if len(errs) > 0 || len(got) < 100 {
+			t.Fatalf("%s: %d warnings, errors: %v", name, len(got), errs)
+		}
+		for i, warning := range got {
+			if warning.Text != texts[i] {
+				t.Fatalf("%s: warning %d is %q, want %q", name, i, warning.Text, texts[i])
+			}
+		}
 	}
 }
 
