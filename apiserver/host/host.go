@@ -3,10 +3,16 @@
 package host
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
@@ -17,10 +23,10 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/groupdomain"
+	"svc.dev/svc/internal/connection"
 )
 
 // Options are the flags of an aggregated server.
@@ -54,6 +60,9 @@ func (o Options) served() []string {
 	return slices.Compact(all)
 }
 
+// firstAnswer is how long the host may take for its first answer.
+const firstAnswer = 30 * time.Second
+
 // Host is the host of an aggregated server.
 type Host struct {
 	config *rest.Config
@@ -73,7 +82,7 @@ func Connect(o Options) (*Host, error) {
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("--host-kubeconfig %s: %w", o.Kubeconfig, err)
+		return nil, fmt.Errorf("--host-kubeconfig: %s: %w", o.Kubeconfig, err)
 	}
 	return &Host{config: config, client: client, file: o.Kubeconfig, Options: o}, nil
 }
@@ -89,11 +98,7 @@ func clientConfig(file string) (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return config, nil
+	return connection.Read(file)
 }
 
 // Authentication is how the host's users are recognised.
@@ -111,6 +116,9 @@ type Authentication struct {
 // servers (the ConfigMap extension-apiserver-authentication), which is read again
 // when it changes.
 func (h *Host) Authentication() (*Authentication, error) {
+	if err := h.check(); err != nil {
+		return nil, err
+	}
 	o := genericoptions.NewDelegatingAuthenticationOptions()
 	o.RemoteKubeConfigFile = h.file
 	o.CacheTTL = h.TokenTTL
@@ -118,10 +126,39 @@ func (h *Host) Authentication() (*Authentication, error) {
 	var info genericapiserver.AuthenticationInfo
 	serving := &genericapiserver.SecureServingInfo{}
 	if err := o.ApplyTo(&info, serving, nil); err != nil {
-		return nil, fmt.Errorf("read from the host how it authenticates: %w; see --host-kubeconfig, whose user needs the role "+
-			"extension-apiserver-authentication-reader in the namespace kube-system of the host", err)
+		return nil, fmt.Errorf("read from the host how it authenticates: %w", err)
 	}
 	return &Authentication{Request: info.Authenticator, RequestHeader: info.RequestHeaderConfig, ClientCA: serving.ClientCA}, nil
+}
+
+// check asks the host for what Authentication reads, for an error that names the remedy.
+func (h *Host) check() error {
+	const namespace, name = metav1.NamespaceSystem, "extension-apiserver-authentication"
+	ctx, cancel := context.WithTimeout(context.Background(), firstAnswer)
+	defer cancel()
+	_, err := h.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		return nil
+	}
+	subject := "--host-kubeconfig: " + h.file
+	if h.file == "" {
+		subject = "the service account of the pod, without --host-kubeconfig"
+	}
+	var request *url.Error
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s: the host %s rejects the credentials: use those of a user of this host", subject, h.config.Host)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s: %w: bind its role extension-apiserver-authentication-reader to the user", subject, err)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%s: the host %s has no ConfigMap %s in the namespace %s: its API server must run with --requestheader-client-ca-file", subject, h.config.Host, name, namespace)
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("%s: the certificate of the host %s is not trusted: %w: use the authority of this host", subject, h.config.Host, untrusted.Err)
+	case errors.As(err, &request):
+		return fmt.Errorf("%s: the host %s does not answer: %w: start it, or correct the address", subject, h.config.Host, request.Err)
+	}
+	return fmt.Errorf("%s: the host %s: %w", subject, h.config.Host, err)
 }
 
 // Authorizer returns the authorizer that asks the host, in the names of the domain.

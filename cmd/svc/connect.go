@@ -3,64 +3,116 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"svc.dev/svc/internal/connection"
 	"svc.dev/svc/internal/datadir"
 )
 
-// connection is how a command of an administrator reaches a cluster: the one that
+// administrator is how a command of an administrator reaches a cluster: the one that
 // --svcconfig or KUBECONFIG names or, without them, the svc up of this user.
-type connection struct {
-	cmd  *cobra.Command
-	file string
+type administrator struct {
+	cmd *cobra.Command
+	// flag is the name by which the user gave the file, file its value, empty if none.
+	flag, file string
 }
 
-// connectionFlag adds the flag --svcconfig, which may also be written --kubeconfig.
-func connectionFlag(cmd *cobra.Command) *connection {
-	c := &connection{cmd: cmd}
-	cmd.Flags().SetNormalizeFunc(kubernetesNames)
+// connectionFlag adds the flag --svcconfig, which may also be written --kubeconfig and
+// by other names.
+func connectionFlag(cmd *cobra.Command, also ...string) *administrator {
+	c := &administrator{cmd: cmd, flag: "--svcconfig"}
+	cmd.Flags().SetNormalizeFunc(func(fs *pflag.FlagSet, name string) pflag.NormalizedName {
+		if slices.Contains(also, name) {
+			c.flag, name = "--"+name, "svcconfig"
+		}
+		return kubernetesNames(fs, name)
+	})
 	cmd.Flags().StringVar(&c.file, "svcconfig", "",
 		"File that says how to reach the API server, and as whom (kubeconfig format). The default is KUBECONFIG or, without it, that of this user's svc up.")
 	return c
 }
 
-// loader returns what reads the connection file.
-func (c *connection) loader() (clientcmd.ClientConfig, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.DefaultClientConfig = nil
-	rules.ExplicitPath = c.file
-	if c.file == "" {
-		user := datadir.CurrentUser()
-		if file, exists := kubeconfigFor(user, nil); file != "" {
-			if !exists {
-				return nil, fmt.Errorf("%s does not exist: start \"svc up\", or name a cluster by --svcconfig or KUBECONFIG", file)
-			}
-			rules.ExplicitPath = file
-		}
+// named returns the one connection file, empty if KUBECONFIG names several or none.
+func (c *administrator) named() (subject, file string, err error) {
+	if c.file != "" {
+		return c.flag, c.file, nil
 	}
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}), nil
+	user := datadir.CurrentUser()
+	file, exists := kubeconfigFor(user, nil)
+	if file == "" {
+		if list := filepath.SplitList(user.Env(clientcmd.RecommendedConfigPathEnvVar)); len(list) == 1 {
+			file = list[0]
+		}
+		return clientcmd.RecommendedConfigPathEnvVar, file, nil
+	}
+	if !exists {
+		return "", "", fmt.Errorf("%s does not exist: start \"svc up\", or name a cluster by %s or KUBECONFIG", file, c.flag)
+	}
+	return c.flag, file, nil
 }
 
 // config reads the connection file.
-func (c *connection) config() (*rest.Config, error) {
-	loader, err := c.loader()
+func (c *administrator) config() (*rest.Config, error) {
+	subject, file, err := c.named()
 	if err != nil {
 		return nil, err
 	}
-	api, err := loader.ClientConfig()
+	var api *rest.Config
+	if file != "" {
+		api, err = connection.Read(file)
+	} else {
+		api, err = several().ClientConfig()
+	}
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--svcconfig: %w", err), c.cmd}
+		return nil, usageError{fmt.Errorf("%s: %w", subject, err), c.cmd}
 	}
 	return api, nil
 }
 
+// content returns the connection file, reduced to the current context, with the contents
+// of the files it names.
+func (c *administrator) content() (*clientcmdapi.Config, error) {
+	subject, file, err := c.named()
+	if err != nil {
+		return nil, err
+	}
+	var content *clientcmdapi.Config
+	if file != "" {
+		content, err = connection.Load(file)
+	} else {
+		var raw clientcmdapi.Config
+		raw, err = several().RawConfig()
+		content = &raw
+	}
+	if err == nil {
+		err = clientcmdapi.MinifyConfig(content)
+	}
+	if err == nil {
+		err = clientcmdapi.FlattenConfig(content)
+	}
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s: %w", subject, err), c.cmd}
+	}
+	return content, nil
+}
+
+// several reads the files of KUBECONFIG as kubectl does.
+func several() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.DefaultClientConfig = nil
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+}
+
 // client returns a client of the API server.
-func (c *connection) client() (kubernetes.Interface, *rest.Config, error) {
+func (c *administrator) client() (kubernetes.Interface, *rest.Config, error) {
 	api, err := c.config()
 	if err != nil {
 		return nil, nil, err
@@ -68,7 +120,7 @@ func (c *connection) client() (kubernetes.Interface, *rest.Config, error) {
 	api.WarningHandlerWithContext = rest.NoWarnings{}
 	client, err := kubernetes.NewForConfig(api)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--svcconfig: %w", err)
+		return nil, nil, fmt.Errorf("%s: %w", c.flag, err)
 	}
 	return client, api, nil
 }

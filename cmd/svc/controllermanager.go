@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"sync"
 
 	"github.com/spf13/cobra"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -19,13 +17,14 @@ import (
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/healthserver"
 	"svc.dev/svc/internal/cluster"
+	"svc.dev/svc/internal/connection"
 	"svc.dev/svc/internal/footprint"
 )
 
 func newControllerManager() *cobra.Command {
 	opts, port := controllers.NewOptions(), healthserver.NewOptions()
 	logging := logsapi.NewLoggingConfiguration()
-	var connection string
+	var file string
 	cmd := &cobra.Command{
 		Use:   "controller-manager --svcconfig FILE",
 		Short: "Run the controllers against an API server",
@@ -37,7 +36,7 @@ place. Its flags are those of kube-controller-manager.`,
 			if err := joined(cmd, append(opts.Validate(), port.Validate()...)); err != nil {
 				return err
 			}
-			api, err := readConnection(connection)
+			api, err := readConnection(file)
 			if err != nil {
 				return usageError{err, cmd}
 			}
@@ -47,11 +46,11 @@ place. Its flags are those of kube-controller-manager.`,
 			defer logs.FlushLogs()
 			warnGates(cmd, actsOnControllers)
 			opts.Included = included
-			return runManager(cmd.Context(), opts, port, connection, api)
+			return runManager(cmd.Context(), opts, port, file, api)
 		},
 	}
 	var sets cliflag.NamedFlagSets
-	sets.FlagSet("API server").StringVar(&connection, "svcconfig", "",
+	sets.FlagSet("API server").StringVar(&file, "svcconfig", "",
 		"File that says how to reach the API server, and as whom (kubeconfig format). \"svc up\" writes one: controller-manager.svcconfig in its --data-dir. Without it, the service account of the pod that this runs in is used.")
 	opts.AddFlags(&sets)
 	port.AddFlags(&sets)
@@ -74,32 +73,16 @@ func readConnection(file string) (*rest.Config, error) {
 		}
 		return api, nil
 	}
-	// The file is read separately first, because these errors are about the file.
-	if _, err := clientcmd.LoadFromFile(file); err != nil {
-		return nil, fmt.Errorf("--svcconfig: %s: %w", file, pathless(err))
-	}
-	api, err := clientcmd.BuildConfigFromFlags("", file)
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("--svcconfig: %s: it does not say which API server to use", file)
-	}
+	api, err := connection.Read(file)
 	if err != nil {
-		return nil, fmt.Errorf("--svcconfig: %s: %w", file, pathless(err))
+		return nil, fmt.Errorf("--svcconfig: %w", err)
 	}
 	return api, nil
 }
 
-// pathless returns err without the name of the file, if it has one.
-func pathless(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
-}
-
 // runManager opens the port, waits for the API server, and runs the controllers
 // until ctx is done.
-func runManager(ctx context.Context, opts *controllers.Options, port *healthserver.Options, connection string, api *rest.Config) error {
+func runManager(ctx context.Context, opts *controllers.Options, port *healthserver.Options, file string, api *rest.Config) error {
 	if err := cluster.CheckPort(port.SecureServing); err != nil && port.SecureServing.BindPort != 0 {
 		return err
 	}
@@ -119,18 +102,18 @@ func runManager(ctx context.Context, opts *controllers.Options, port *healthserv
 		background.Go(func() { footprint.Settle(ctx) }) // the caches have just been filled
 	}})
 	if err != nil {
-		return fmt.Errorf("--svcconfig: %s: %w", connection, pathless(err))
+		return fmt.Errorf("--svcconfig: %s: %w", file, err)
 	}
 	if err := manager.Preflight(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // the user wants it to end
 		}
-		return fmt.Errorf("--svcconfig: %s: %w", connection, err)
+		return fmt.Errorf("--svcconfig: %s: %w", file, err)
 	}
 	background.Go(func() { footprint.Settle(ctx) })
 	background.Go(func() { footprint.Pace(ctx) })
 	serve, stop := context.WithCancel(context.WithoutCancel(ctx))
-	stopped, err := server.Serve(serve, connection, manager.HealthChecks())
+	stopped, err := server.Serve(serve, file, manager.HealthChecks())
 	if err != nil {
 		stop()
 		return err

@@ -36,7 +36,7 @@ type convertConfig struct {
 	output, report   string
 	check, write     bool
 	cluster          bool
-	connection       *connection
+	connection       *administrator
 }
 
 func newConvert() *cobra.Command {

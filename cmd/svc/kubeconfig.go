@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -27,13 +26,7 @@ do in the fleet.`,
 	}
 	cmd.Flags().StringVar(&domain, "group-domain", "", "The domain of the API groups, as the API servers have it: svc.dev, for example.")
 	cmd.Flags().StringVar(&fleet, "fleet-name", "default", "The name of the fleet, as the API servers have it.")
-	connection := connectionFlag(cmd)
-	cmd.Flags().SetNormalizeFunc(func(fs *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "host-kubeconfig" { // as the API servers have it
-			name = "svcconfig"
-		}
-		return kubernetesNames(fs, name)
-	})
+	connection := connectionFlag(cmd, "host-kubeconfig") // as the API servers have it
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if domain == "" {
 			return usageError{errors.New("--group-domain: name the domain of the fleet's groups"), cmd}
@@ -42,21 +35,11 @@ do in the fleet.`,
 		if err != nil {
 			return usageError{fmt.Errorf("--group-domain: %w", err), cmd}
 		}
-		loader, err := connection.loader()
+		host, err := connection.content()
 		if err != nil {
 			return err
 		}
-		host, err := loader.RawConfig()
-		if err == nil {
-			err = clientcmdapi.MinifyConfig(&host) // to the current context
-		}
-		if err == nil {
-			err = clientcmdapi.FlattenConfig(&host) // with the contents of the files it names
-		}
-		if err != nil {
-			return usageError{fmt.Errorf("--svcconfig: %w", err), cmd}
-		}
-		printed, err := clientcmd.Write(*fleetConfig(&host, fleet+"."+domain, names.FleetPath(fleet)))
+		printed, err := clientcmd.Write(*fleetConfig(host, fleet+"."+domain, names.FleetPath(fleet)))
 		if err != nil {
 			return err
 		}

@@ -40,9 +40,10 @@ func TestKubeconfigPrintsTheFleetsOwnAddressAtTheHost(t *testing.T) {
 
 func TestKubeconfigSaysWhatItNeeds(t *testing.T) {
 	for want, args := range map[string][]string{
-		"--group-domain: name the domain of the fleet's groups": nil,
-		`--group-domain: "k8s.io" belongs to Kubernetes`:        {"--group-domain=k8s.io"},
-		"--svcconfig: ": {"--group-domain=svc.dev", "--svcconfig=/none"},
+		"--group-domain: name the domain of the fleet's groups":                                   nil,
+		`--group-domain: "k8s.io" belongs to Kubernetes`:                                          {"--group-domain=k8s.io"},
+		"--svcconfig: /none: no such file or directory: name a kubeconfig that can be read":       {"--group-domain=svc.dev", "--svcconfig=/none"},
+		"--host-kubeconfig: /none: no such file or directory: name a kubeconfig that can be read": {"--group-domain=svc.dev", "--host-kubeconfig=/none"},
 	} {
 		var out, errOut strings.Builder
 		if code := run(append([]string{"kubeconfig"}, args...), &out, &errOut); code != 1 || !strings.Contains(errOut.String(), want) || strings.Count(errOut.String(), "\n") != 1 {

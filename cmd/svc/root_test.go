@@ -88,13 +88,13 @@ func TestAMistakeInFlagsOfControllersIsOneLineWithTheRemedy(t *testing.T) {
 		{"a manager without a server", []string{"controller-manager"},
 			"svc controller-manager: --svcconfig: name a file; only in a pod it may be left out; see 'svc controller-manager --help'"},
 		{"a connection file that is not there", []string{"controller-manager", "--kubeconfig=/nowhere/svcconfig"},
-			"svc controller-manager: --svcconfig: /nowhere/svcconfig: no such file or directory; see 'svc controller-manager --help'"},
+			"svc controller-manager: --svcconfig: /nowhere/svcconfig: no such file or directory: name a kubeconfig that can be read; see 'svc controller-manager --help'"},
 		{"a connection file that is a directory", []string{"controller-manager", "--svcconfig=testdata"},
-			"svc controller-manager: --svcconfig: testdata: is a directory; see 'svc controller-manager --help'"},
+			"svc controller-manager: --svcconfig: testdata: is a directory: name a kubeconfig that can be read; see 'svc controller-manager --help'"},
 		{"a connection file that is none", []string{"controller-manager", "--svcconfig=testdata/broken.svcconfig"},
-			"svc controller-manager: --svcconfig: testdata/broken.svcconfig: yaml: line 2: found character that cannot start any token; see 'svc controller-manager --help'"},
+			"svc controller-manager: --svcconfig: testdata/broken.svcconfig: it is not a kubeconfig: yaml: line 2: found character that cannot start any token; see 'svc controller-manager --help'"},
 		{"a connection file that says nothing", []string{"controller-manager", "--svcconfig=testdata/empty.svcconfig"},
-			"svc controller-manager: --svcconfig: testdata/empty.svcconfig: it does not say which API server to use; see 'svc controller-manager --help'"},
+			"svc controller-manager: --svcconfig: testdata/empty.svcconfig: it does not say which API server to use: add a cluster, or name another file; see 'svc controller-manager --help'"},
 		{"an authority without its key", []string{"controller-manager", "--cluster-signing-cert-file=ca.crt"},
 			"svc controller-manager: --cluster-signing-cert-file and --cluster-signing-key-file: set both or none; see 'svc controller-manager --help'"},
 	})
@@ -153,7 +153,7 @@ func TestAMistakeAboutUsersAndTokensIsOneLineWithTheRemedy(t *testing.T) {
 		{"an ID that no token can have", []string{"token", "delete", "ABC"},
 			`svc token delete: invalid token or ID "ABC": an ID is 6 characters of a-z and 0-9; see 'svc token delete --help'`},
 		{"a cluster whose kubeconfig is not there", []string{"token", "list", "--kubeconfig=/nowhere/config"},
-			"svc token list: --svcconfig: stat /nowhere/config: no such file or directory; see 'svc token list --help'"},
+			"svc token list: --svcconfig: /nowhere/config: no such file or directory: name a kubeconfig that can be read; see 'svc token list --help'"},
 	})
 }
 

@@ -52,7 +52,7 @@ objects, an earlier key may be removed.`,
 }
 
 // newRewriter returns a rewriter for the API server that the flags name.
-func newRewriter(connection *connection) (*rewrite.Rewriter, error) {
+func newRewriter(connection *administrator) (*rewrite.Rewriter, error) {
 	config, err := connection.config()
 	if err != nil {
 		return nil, err

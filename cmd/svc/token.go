@@ -119,7 +119,7 @@ func tokenErrors(token jointoken.Token, ttl time.Duration, kubeconfig bool) []er
 	return errs
 }
 
-func createToken(cmd *cobra.Command, connection *connection, token jointoken.Token, kubeconfig bool, join joinCommand) error {
+func createToken(cmd *cobra.Command, connection *administrator, token jointoken.Token, kubeconfig bool, join joinCommand) error {
 	ctx := cmd.Context()
 	client, config, err := connection.client()
 	if err != nil {
