@@ -27,7 +27,10 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		agent   *launch.Agent
 		s       space
 	)
-	const podMemory = 400 << 20
+	const (
+		podMemory    = 400 << 20
+		podProcesses = 1200
+	)
 
 	BeforeAll(func(ctx SpecContext) {
 		root := smallDisk(ctx, 64<<20, 2048)
@@ -44,10 +47,11 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		var info unix.Sysinfo_t
 		Expect(unix.Sysinfo(&info)).To(Succeed())
 		agent.Fields = map[string]any{
-			"evictionHard":                     map[string]string{"nodefs.available": "30%", "nodefs.inodesFree": "30%", "memory.available": "100Mi"},
+			"evictionHard":                     map[string]string{"nodefs.available": "30%", "nodefs.inodesFree": "30%", "memory.available": "100Mi", "pid.available": processesLeft(podProcesses / 2)},
 			"evictionPressureTransitionPeriod": "5s",
 			"systemReserved":                   map[string]string{"memory": fmt.Sprint(info.Totalram*uint64(info.Unit) - podMemory)},
 			"volumeStatsAggPeriod":             "1s",
+			"podPidsLimit":                     podProcesses,
 		}
 		cluster, err := node.Cluster()
 		Expect(err).NotTo(HaveOccurred())
@@ -62,7 +66,9 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		s = newSpace(ctx)
 		DeferCleanup(func(ctx SpecContext) { s.run(ctx, "delete", "pod", "--all", "--grace-period=0") })
 		s.apply(ctx, onSmall("innocent", serverImage, "", "{requests: {memory: 100Mi}}"))
+		s.apply(ctx, onSmall("guaranteed", busybox, "exec sleep 1000", "{limits: {cpu: 50m, memory: 20Mi}}"))
 		s.await(ctx, "innocent", beReady())
+		s.await(ctx, "guaranteed", And(beReady(), HaveField("Status.QOSClass", corev1.PodQOSGuaranteed)))
 	})
 	ReportAfterEach(func(report SpecReport) {
 		if report.Failed() && agent != nil && agent.Process != nil {
@@ -80,7 +86,9 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		Expect(p).To(haveCondition(corev1.DisruptionTarget, corev1.ConditionTrue))
 		Eventually(s.events(ctx, pod)).Should(ContainElement(HavePrefix("Evicted: The node was low on resource: " + resource)))
 		Eventually(small(ctx)).Should(And(conditionOf(condition, corev1.ConditionFalse), HaveField("Spec.Taints", Not(ContainElement(HaveField("Key", taint))))))
-		Expect(s.await(ctx, "innocent", beReady())).To(container("main", HaveField("RestartCount", BeZero())))
+		for _, other := range []string{"innocent", "guaranteed"} {
+			Expect(s.await(ctx, other, beReady())).To(container("main", HaveField("RestartCount", BeZero())))
+		}
 	}
 
 	It("evicts the pod that takes its memory", func(ctx SpecContext) {
@@ -101,7 +109,32 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		s.apply(ctx, onSmall("inodes", busybox, "i=0; while [ $i -lt 3000 ]; do : > /scratch/$i; i=$((i+1)); done; exec sleep 1000", "{}"))
 		evicted(ctx, "inodes", corev1.NodeDiskPressure, corev1.TaintNodeDiskPressure, "inodes")
 	})
+
+	It("evicts the pod that starts as many processes as it may", func(ctx SpecContext) {
+		// The inner shell ends when it cannot fork.
+		s.apply(ctx, onSmall("bomb", busybox, `sh -c "while sleep 1000 & do :; done"; exec sleep 1000`, "{}"))
+		evicted(ctx, "bomb", corev1.NodePIDPressure, corev1.TaintNodePIDPressure, "pids")
+	})
 })
+
+// processesLeft returns the threshold of processes that is met when the machine runs this
+// many more than now.
+func processesLeft(more int) string {
+	GinkgoHelper()
+	read := func(file string) []string {
+		data, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		return strings.Fields(string(data))
+	}
+	number := func(text string) int {
+		n, err := strconv.Atoi(text)
+		Expect(err).NotTo(HaveOccurred())
+		return n
+	}
+	_, running, _ := strings.Cut(read("/proc/loadavg")[3], "/")
+	limit := min(number(read("/proc/sys/kernel/pid_max")[0]), number(read("/proc/sys/kernel/threads-max")[0]))
+	return strconv.Itoa(limit - number(running) - more)
+}
 
 // onSmall is a pod on that node; without a command, its image's own runs.
 func onSmall(name, image, command, resources string) string {
