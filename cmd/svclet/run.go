@@ -182,6 +182,9 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 		defer own.Close() // it and its pods go on
 	}
 	a, err := agent.New(ctx, c)
+	if err == nil {
+		err = held.LockCgroup(c) // whose driver may be the runtime's
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err

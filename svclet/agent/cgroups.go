@@ -2,11 +2,14 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
@@ -16,6 +19,7 @@ import (
 	"svc.dev/svc/svclet/executor"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
+	"svc.dev/svc/svclet/runtime"
 )
 
 // cgroups are the cgroups of pods and of their QoS classes.
@@ -93,6 +97,28 @@ func cgroupOptions(base common, available resources) (cgroup.Options, error) {
 // point.
 func podsCgroup(c *config.Configuration) string {
 	return cgroup.Driver(c.CgroupDriver).PodsPath(c.CgroupRoot, ptr.Deref(c.CgroupsPerQOS, true))
+}
+
+// SetCgroupDriver sets the cgroup driver to the runtime's. It changes nothing if the runtime
+// does not report it.
+func SetCgroupDriver(ctx context.Context, from *runtime.Client, c *config.Configuration) error {
+	driver, reported, err := from.CgroupDriver(ctx)
+	if err != nil {
+		return err
+	}
+	if !reported {
+		klog.FromContext(ctx).Info("The container runtime does not report its cgroup driver, using cgroupDriver", "cgroupDriver", c.CgroupDriver)
+		return nil
+	}
+	switch driver {
+	case runtimeapi.CgroupDriver_SYSTEMD:
+		c.CgroupDriver = string(cgroup.Systemd)
+	case runtimeapi.CgroupDriver_CGROUPFS:
+		c.CgroupDriver = string(cgroup.Cgroupfs)
+	default:
+		return fmt.Errorf("the container runtime has the cgroup driver %s, which svclet does not know", driver)
+	}
+	return nil
 }
 
 // systemProcesses keeps the processes of the system in a cgroup.

@@ -7,7 +7,9 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
@@ -50,7 +52,12 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 	queue, table, updates := podmanager.NewQueue(), podmanager.NewTable(), make(chan source.Update)
 	objects, all := newObjects(base, conn, queue, o)
 	created, localTasks := newLocalVolumes(base, conn)
-	volumes, err := newVolumes(ctx, base, objects, drivers, n, created)
+	var manager *podmanager.Manager
+	volumes, err := newVolumes(ctx, base, objects, drivers, n, created, func(uid types.UID, volume, message string) {
+		if p := manager.Find(uid); p != nil {
+			conn.events.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: "VolumeConditionAbnormal", Message: fmt.Sprintf("Volume %s: %s", volume, message)})
+		}
+	})
 	if err != nil {
 		return nil, tasks{}, err
 	}
@@ -101,7 +108,7 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 		Network:    base.connectionRules(),
 		ClusterDNS: services.clusterDNS(base),
 	})
-	manager := podmanager.New(podmanager.Options{
+	manager = podmanager.New(podmanager.Options{
 		Queue: queue, Table: table, Executor: withTracing(operations, conn.tracer),
 		Probes: probes, Statuses: statuses, Sources: sources, Node: n, QOS: qos,
 		Events: conn.events, Metrics: base.metrics, Clock: base.Clock,

@@ -42,6 +42,9 @@ func newServer(ctx context.Context, base common, conn connections, images *image
 		Started:          base.Clock.Now(), Clock: base.Clock,
 	}, conn.runtime.CRI(), conn.runtime, read)
 	base.metrics.Register(measured.VolumeMetrics())
+	if base.VolumeHealth {
+		base.metrics.Register(volumeHealth{p})
+	}
 	collector := newCollector(base, conn, images, pulls, measured)
 	all := tasks{parts: []func(context.Context){newEviction(base, conn, p, n, measured, collector).Run, collector.Run}}
 	if conn.listeners == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/ptr"
@@ -26,12 +27,13 @@ import (
 )
 
 // newVolumes makes the volumes of pods.
-func newVolumes(ctx context.Context, base common, objects objects, drivers *csi.Manager, n *node.Node, created func()) (*volume.Manager, error) {
+func newVolumes(ctx context.Context, base common, objects objects, drivers *csi.Manager, n *node.Node, created func(), abnormal func(uid types.UID, volume, message string)) (*volume.Manager, error) {
 	volumes, err := volume.New(volume.Options{
 		CSI:     drivers,
 		RootDir: base.RootDir, Objects: objects, UsagePeriod: base.Configuration.VolumeStatsAggPeriod.Duration, Clock: base.Clock,
 		Allocatable: func() corev1.ResourceList { return n.Object().Status.Allocatable },
 		LocalDir:    localDir(base), LocalCreated: created,
+		Abnormal: abnormal, MigratePortworx: base.MigratePortworx,
 		PluginDir: base.Configuration.VolumePluginDir, NodeName: base.name,
 	})
 	if err != nil {
@@ -51,7 +53,7 @@ func newCSI(base common, conn connections, n func() *node.Node) (*csi.Manager, e
 		return nil, err
 	}
 	o := csi.Options{
-		RootDir: base.RootDir, NodeName: base.name, Mounted: mountinfo.Mounted, SELinux: host.SELinux,
+		RootDir: base.RootDir, NodeName: base.name, Mounted: mountinfo.Mounted, SELinux: host.SELinux, Health: base.VolumeHealth,
 		ControllerAttaches: ptr.Deref(base.Configuration.EnableControllerAttachDetach, true),
 		Node:               func() *corev1.Node { return n().Object() },
 		InUseChanged:       func() { n().Changed() },

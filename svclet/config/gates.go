@@ -34,6 +34,9 @@ const (
 	gateUserNamespaces  = "UserNamespacesStatelessPodsSupport"
 	gateWatchList       = "WatchList"
 	gateTracing         = "SvcletTracing"
+	gateCgroupDriver    = "SvcletCgroupDriverFromCRI"
+	gateVolumeHealth    = "CSIVolumeHealth"
+	gatePortworx        = "CSIMigrationPortworx"
 )
 
 // gateEffects returns the effect of each gate.
@@ -59,6 +62,9 @@ func gateEffects() map[string]string {
 		gateMemoryManager:   "`memoryManagerPolicy` may be Static.",
 		gateUserNamespaces:  "Pods with `hostUsers: false` get a user namespace of their own, if the container runtime can; without it they do not start.",
 		gateTracing:         "`tracing` may be set.",
+		gateCgroupDriver:    "The container runtime says which cgroup driver it uses; `cgroupDriver` is that of runtimes that do not.",
+		gateVolumeHealth:    "CSI drivers are asked whether volumes are healthy: events of pods with one that is not, and the metric kubelet_volume_stats_health_status_abnormal.",
+		gatePortworx:        "Volumes of type portworxVolume are mounted by the CSI driver pxd.portworx.com.",
 		gateWatchList:       "Lists are asked for as streams of the API server.",
 		gateResize:          "The CPU and memory of running pods change in place, by `kubectl patch --subresource=resize`.",
 		gateMemoryQoS:       "On cgroup v2, the memory that pods request is protected from reclaim, and containers are throttled before they reach their limits.",
@@ -86,6 +92,14 @@ type Gates struct {
 	// ClaimResources shows the devices of claims in the pod resources API
 	// (SvcletPodResourcesDynamicResources).
 	ClaimResources bool
+	// CgroupDriverFromCRI takes the cgroup driver from the container runtime
+	// (SvcletCgroupDriverFromCRI).
+	CgroupDriverFromCRI bool
+	// VolumeHealth asks CSI drivers for the health of volumes (CSIVolumeHealth).
+	VolumeHealth bool
+	// MigratePortworx mounts volumes of type portworxVolume by their CSI driver
+	// (CSIMigrationPortworx).
+	MigratePortworx bool
 	// Checkpoint serves /checkpoint/ (ContainerCheckpoint).
 	Checkpoint bool
 	// WatchList requests lists as streams.
@@ -124,6 +138,7 @@ func NewGates(gates featuregate.FeatureGate) Gates {
 		MemoryQoS: gates.Enabled(gateMemoryQoS),
 		Claims:    gates.Enabled(gateClaims), ClaimResources: gates.Enabled(gateClaimResources),
 		Checkpoint: gates.Enabled(gateCheckpoint), UserNamespaces: gates.Enabled(gateUserNamespaces),
-		WithoutResize: !gates.Enabled(gateResize),
+		WithoutResize:       !gates.Enabled(gateResize),
+		CgroupDriverFromCRI: gates.Enabled(gateCgroupDriver), VolumeHealth: gates.Enabled(gateVolumeHealth), MigratePortworx: gates.Enabled(gatePortworx),
 	}
 }

@@ -54,7 +54,7 @@ func resourceSettings() []Setting {
 	reserved := ", such as cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000."
 	return []Setting{
 		{Flag: "cgroups-per-qos", Field: "cgroupsPerQOS", Deprecated: true, Usage: "Create a cgroup for each QoS class and for each pod."},
-		{Flag: "cgroup-driver", Field: "cgroupDriver", Deprecated: true, Rule: oneOf("cgroupfs", "systemd"), Usage: "Driver that manages cgroups: cgroupfs or systemd. Must be the same as the container runtime's."},
+		{Flag: "cgroup-driver", Field: "cgroupDriver", Deprecated: true, Rule: oneOf("cgroupfs", "systemd"), Usage: "Driver that manages cgroups: cgroupfs or systemd. Must be the same as the container runtime's, unless the feature gate SvcletCgroupDriverFromCRI is on."},
 		{Flag: "cgroup-root", Field: "cgroupRoot", Deprecated: true, Usage: "Cgroup that holds the cgroups of pods."},
 		{Flag: "cpu-cfs-quota", Field: "cpuCFSQuota", Deprecated: true, Usage: "Enforce CPU limits of containers by CFS quota."},
 		{Flag: "cpu-cfs-quota-period", Field: "cpuCFSQuotaPeriod", Deprecated: true, Rule: durationRule(time.Millisecond, time.Second, "from 1ms to 1s"),

@@ -31,6 +31,8 @@ const (
 	expands = spec.NodeServiceCapability_RPC_EXPAND_VOLUME
 	groups  = spec.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP
 	stats   = spec.NodeServiceCapability_RPC_GET_VOLUME_STATS
+	// conditions is that a driver knows whether volumes are healthy.
+	conditions = spec.NodeServiceCapability_RPC_VOLUME_CONDITION
 )
 
 func TestADriverIsInTheCSINodeWhileItIsRegistered(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // expand makes the driver expand a volume that its controller has expanded, and writes
 // the new capacity into the claim.
 func (p *publication) expand(ctx context.Context, path string) error {
-	if p.PV == nil || !isExpanded(p.PV, p.Claim) {
+	if p.Claim == nil || !isExpanded(p.PV, p.Claim) {
 		return nil
 	}
 	if !p.driver.can(spec.NodeServiceCapability_RPC_EXPAND_VOLUME) {

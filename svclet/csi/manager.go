@@ -42,6 +42,8 @@ type Options struct {
 	// InUseChanged is called after a change of [Manager.InUse].
 	InUseChanged func()
 	Clock        clock.WithDelayedExecution
+	// Health asks drivers for the health of volumes, if they know it.
+	Health bool
 	// SELinux reports whether the host has SELinux.
 	SELinux bool
 }

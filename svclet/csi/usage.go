@@ -13,6 +13,14 @@ import (
 type Usage struct {
 	Used, Available, Capacity          uint64
 	InodesUsed, InodesFree, InodeCount uint64
+	// Health is nil if the driver does not report it.
+	Health *Health
+}
+
+// Health is what a driver says of the condition of a volume.
+type Health struct {
+	Abnormal bool
+	Message  string
 }
 
 // Usage asks the driver of a published volume for its usage. volume is the name of the
@@ -44,6 +52,9 @@ func (m *Manager) Usage(ctx context.Context, uid types.UID, volume string) (Usag
 		case spec.VolumeUsage_INODES:
 			usage.InodesUsed, usage.InodesFree, usage.InodeCount = positive(u.GetUsed()), positive(u.GetAvailable()), positive(u.GetTotal())
 		}
+	}
+	if m.o.Health && d.can(spec.NodeServiceCapability_RPC_VOLUME_CONDITION) {
+		usage.Health = &Health{Abnormal: stats.GetVolumeCondition().GetAbnormal(), Message: stats.GetVolumeCondition().GetMessage()}
 	}
 	return usage, nil
 }

@@ -17,7 +17,8 @@ type Volume struct {
 	// Name is the volume's name in the pod's spec.
 	Name string
 	// PV is the volume that is bound to the pod's claim; both are nil for an inline
-	// volume.
+	// volume. Without a claim, PV stands for an inline volume of another type, which the
+	// driver provides.
 	PV    *corev1.PersistentVolume
 	Claim *corev1.PersistentVolumeClaim
 	// Inline is the source of an inline volume.

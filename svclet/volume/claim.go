@@ -42,6 +42,11 @@ func (m *Manager) mountClaim(ctx context.Context, pod *corev1.Pod, volume *corev
 			return mountedVolume{}, err
 		}
 	}
+	if pv.Spec.PortworxVolume != nil && m.migratesPortworx() {
+		if pv, err = asPortworxCSI(ctx, pv); err != nil {
+			return mountedVolume{}, err
+		}
+	}
 	block, err := checkMode(pod, volume.Name, pv)
 	if err != nil {
 		return mountedVolume{}, err

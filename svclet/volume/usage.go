@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"svc.dev/svc/svclet/csi"
 )
 
 // Usage is the disk usage of a volume. Sizes are in bytes.
@@ -19,6 +21,8 @@ type Usage struct {
 	// system.
 	Used, Available, Capacity          uint64
 	InodesUsed, InodesFree, InodeCount uint64
+	// Health is what the CSI driver says of the volume's condition, nil if nothing.
+	Health *csi.Health
 }
 
 // measure is how the usage of a volume is measured.
@@ -130,14 +134,37 @@ func (m *Manager) measured(ctx context.Context, uid types.UID, pod *state, v mou
 	return u
 }
 
+// AbnormalClaims returns, of each pod, the claims whose health CSI drivers have reported, and
+// whether they are abnormal, as of their last measurements.
+func (m *Manager) AbnormalClaims() map[types.UID]map[string]bool {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	all := map[types.UID]map[string]bool{}
+	for uid, pod := range m.pods {
+		for _, u := range pod.measured {
+			if u.usage.Claim == "" || u.usage.Health == nil {
+				continue
+			}
+			if all[uid] == nil {
+				all[uid] = map[string]bool{}
+			}
+			all[uid][u.usage.Claim] = u.usage.Health.Abnormal
+		}
+	}
+	return all
+}
+
 // measure measures one volume.
 func (m *Manager) measure(ctx context.Context, uid types.UID, v mountedVolume) (Usage, error) {
 	if v.measure != measureDriver {
 		return m.measureFiles(ctx, v)
 	}
 	u, err := m.CSI.Usage(ctx, uid, v.driver)
+	if u.Health != nil && u.Health.Abnormal && m.Abnormal != nil {
+		m.Abnormal(uid, v.name, u.Health.Message)
+	}
 	return Usage{
 		Name: v.name, Claim: v.claim, Used: u.Used, Available: u.Available, Capacity: u.Capacity,
-		InodesUsed: u.InodesUsed, InodesFree: u.InodesFree, InodeCount: u.InodeCount,
+		InodesUsed: u.InodesUsed, InodesFree: u.InodesFree, InodeCount: u.InodeCount, Health: u.Health,
 	}, err
 }

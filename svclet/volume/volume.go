@@ -76,6 +76,11 @@ type Options struct {
 	Images bool
 	// CSI publishes the volumes of CSI drivers. Without it they are refused.
 	CSI CSI
+	// Abnormal is called after each measurement of a volume whose CSI driver says that it is
+	// not healthy. It may be nil.
+	Abnormal func(uid types.UID, volume, message string)
+	// MigratePortworx mounts volumes of type portworxVolume by their CSI driver.
+	MigratePortworx bool
 	// PluginDir is the directory of FlexVolume drivers (--volume-plugin-dir), NodeName the
 	// node's name for them. Without a directory they are refused.
 	PluginDir, NodeName string
@@ -254,6 +259,8 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 		return m.mountObjects(ctx, pod, volume)
 	case volume.CSI != nil && m.CSI != nil:
 		return m.mountCSI(ctx, csi.Volume{Pod: pod, Name: volume.Name, Inline: volume.CSI, ReadOnly: ptr.Deref(volume.CSI.ReadOnly, false)})
+	case volume.PortworxVolume != nil && m.migratesPortworx():
+		return m.mountInlinePortworx(ctx, pod, volume)
 	case volume.FlexVolume != nil && m.flex != nil:
 		return m.mountInlineFlex(ctx, pod, volume)
 	case volume.NFS != nil:

@@ -48,6 +48,7 @@ type Driver struct {
 	staged     []*spec.NodeStageVolumeRequest
 	expanded   []*spec.NodeExpandVolumeRequest
 	failures   map[string]error
+	condition  string
 	registered []*registerapi.RegistrationStatus
 }
 
@@ -105,6 +106,13 @@ func (d *Driver) Fail(method string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failures[method] = err
+}
+
+// SetCondition sets what is wrong with all volumes; nothing if it is empty.
+func (d *Driver) SetCondition(wrong string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.condition = wrong
 }
 
 // Calls returns the calls so far, as "method handle".
@@ -239,8 +247,11 @@ func (d *Driver) NodeExpandVolume(_ context.Context, r *spec.NodeExpandVolumeReq
 
 // NodeGetVolumeStats implements spec.NodeServer.
 func (d *Driver) NodeGetVolumeStats(_ context.Context, r *spec.NodeGetVolumeStatsRequest) (*spec.NodeGetVolumeStatsResponse, error) {
-	return &spec.NodeGetVolumeStatsResponse{Usage: []*spec.VolumeUsage{
+	response := &spec.NodeGetVolumeStatsResponse{Usage: []*spec.VolumeUsage{
 		{Unit: spec.VolumeUsage_BYTES, Total: 1000, Used: 400, Available: 600},
 		{Unit: spec.VolumeUsage_INODES, Total: 100, Used: 10, Available: 90},
-	}}, d.call("measure", r.GetVolumeId(), func() {})
+	}}
+	return response, d.call("measure", r.GetVolumeId(), func() {
+		response.VolumeCondition = &spec.VolumeCondition{Abnormal: d.condition != "", Message: d.condition}
+	})
 }

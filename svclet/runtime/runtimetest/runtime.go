@@ -27,6 +27,9 @@ type Options struct {
 	Name string
 	// Events reports whether it supports CRI's GetContainerEvents.
 	Events bool
+	// CgroupDriver is what it reports of its configuration; nil reports none, as older
+	// runtimes.
+	CgroupDriver *runtimeapi.CgroupDriver
 	// Images exist from the start. Any image can be pulled.
 	Images []string
 	// Behave returns how a container behaves after its start. If it is nil, containers

@@ -26,6 +26,14 @@ func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeap
 	}, nil
 }
 
+// RuntimeConfig returns the cgroup driver.
+func (r *Runtime) RuntimeConfig(ctx context.Context, request *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+	if r.options.CgroupDriver == nil {
+		return r.UnimplementedRuntimeServiceServer.RuntimeConfig(ctx, request)
+	}
+	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: *r.options.CgroupDriver}}, nil
+}
+
 // UpdateRuntimeConfig does nothing.
 func (r *Runtime) UpdateRuntimeConfig(
 	context.Context, *runtimeapi.UpdateRuntimeConfigRequest,
