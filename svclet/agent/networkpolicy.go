@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/executor"
 	"svc.dev/svc/svclet/host"
 	"svc.dev/svc/svclet/networkpolicy"
@@ -24,6 +25,7 @@ func networkPolicies(ctx context.Context, base common, conn connections) (*netwo
 	warn := func(reason, message string) { conn.events.Node(corev1.EventTypeWarning, reason, message) }
 	e, err := networkpolicy.New(networkpolicy.Options{
 		Core: conn.clients.Heartbeats, Networking: conn.clients.Networking, Node: base.name, Bridge: base.bridge(), Warn: warn, Clock: base.Clock, Sysctl: base.parameters.Set,
+		Results: containerd.ResultsDir,
 	})
 	if err != nil {
 		logger.Error(err, "Network policies are not enforced on this node")

@@ -15,6 +15,10 @@ import (
 // support.
 const cniVersion = "0.4.0"
 
+// ResultsDir is the directory of CNI's results: a file for each pod, whose name begins with
+// that of its network, which is the bridge.
+const ResultsDir = "/var/lib/cni/results"
+
 // network is a CNI configuration list. Its fields are those of
 // https://www.cni.dev/plugins/current/main/bridge/ and related plugins.
 type network struct {

@@ -424,13 +424,9 @@ func mountsUnder(dir string) (real string, mounts []string, err error) {
 	return real, mounts, nil
 }
 
-// resultsDir is the directory of CNI's results: a file for each pod, named after
-// its network.
-const resultsDir = "/var/lib/cni/results"
-
 // forgetNetworks removes CNI's results of pods that could not be stopped properly.
 func forgetNetworks(config Config) error {
-	files, err := filepath.Glob(filepath.Join(resultsDir, config.bridge()+"-*"))
+	files, err := filepath.Glob(filepath.Join(ResultsDir, config.bridge()+"-*"))
 	if err != nil {
 		return fmt.Errorf("look for networks of pods: %w", err)
 	}

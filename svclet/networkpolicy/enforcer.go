@@ -32,6 +32,9 @@ type Options struct {
 	// Bridge is the interface of the node's pods; empty if another runtime connects
 	// them.
 	Bridge string
+	// Results is the directory of CNI's results, which have the addresses of the bridge's
+	// ports.
+	Results string
 	// Warn records a warning event about the node.
 	Warn  func(reason, message string)
 	Clock clock.WithTicker
@@ -56,6 +59,8 @@ type Enforcer struct {
 	options Options
 	state   *state
 	tables  []*table
+	// ports are nil without a bridge, or if the kernel does not filter bridges.
+	ports *ports
 	// warned is whether a warning about the bridge has been given.
 	warned bool
 }
@@ -87,6 +92,14 @@ func New(o Options) (*Enforcer, error) {
 			return nil, fmt.Errorf("network policies: %w: install nftables 1.0.1 or newer and run svclet as root, or turn them off with --network-policy=false", err)
 		}
 		e.tables = append(e.tables, &table{nft: nft, family: family})
+	}
+	if o.Bridge != "" {
+		tables, err := o.Tables(knftables.BridgeFamily, tableName(o.Bridge))
+		if err != nil {
+			o.Warn(NotEnforced, "Pods of this node can send from each other's addresses, which network policies do not notice: "+err.Error())
+		} else {
+			e.ports = newPorts(tables, o.Bridge, o.Results)
+		}
 	}
 	return e, nil
 }
@@ -140,7 +153,9 @@ func (e *Enforcer) sync(ctx context.Context) bool {
 	for i, t := range e.tables {
 		transactions[i] = t.nft.NewTransaction()
 	}
+	var guarded bool
 	version, synced := e.state.take(func(m *ruleset.Model) {
+		guarded = m.Guarded()
 		for i, t := range e.tables {
 			if t.written {
 				m.Change(t.family, transactions[i])
@@ -171,8 +186,9 @@ func (e *Enforcer) sync(ctx context.Context) bool {
 		t.written = true
 		logger.V(4).Info("Wrote rules of network policies", "family", t.family, "operations", tx.NumOperations(), "took", e.options.Clock.Since(began))
 	}
+	bound := e.ports == nil || e.ports.keep(ctx, guarded)
 	e.state.wrote(version, failed)
-	return failed == nil
+	return failed == nil && bound
 }
 
 // check requests a sync, which writes a table again that another program has removed or flushed.
@@ -197,6 +213,13 @@ func (e *Enforcer) verify(ctx context.Context) (missing bool, err error) {
 		case !there:
 			klog.FromContext(ctx).Info("Rules of network policies are missing, writing them again", "family", t.family)
 			t.written, missing = false, true
+		}
+	}
+	if e.ports != nil {
+		lost, failure := e.ports.verify(ctx)
+		if missing = missing || lost; failure != nil {
+			err = failure
+			klog.FromContext(ctx).Error(err, "Failed to read rules of the ports of pods, will retry")
 		}
 	}
 	return missing, err

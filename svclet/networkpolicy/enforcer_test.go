@@ -59,7 +59,7 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{T: t, clock: testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))}
 	var err error
 	f.Enforcer, err = New(Options{
-		Node: "here", Bridge: "svc0", Clock: f.clock,
+		Node: "here", Bridge: "svc0", Clock: f.clock, Results: t.TempDir(),
 		Warn:   func(reason, message string) { f.warns = append(f.warns, reason+": "+message) },
 		Sysctl: func(string, string) error { return nil },
 		Tables: func(family knftables.Family, name string) (knftables.Interface, error) {

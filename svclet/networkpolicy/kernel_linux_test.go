@@ -118,14 +118,14 @@ func send(fd int, from, to, text string) error {
 				unix.Bind(s, &unix.SockaddrInet4{Addr: source.As4()}), unix.Sendto(s, []byte(text), 0, &unix.SockaddrInet4{Addr: target.As4(), Port: 7000}))
 		}
 		zone := uint32(link.Attrs().Index)
-		return errors.Join(unix.Bind(s, &unix.SockaddrInet6{Addr: source.As16(), ZoneId: zone}),
+		return errors.Join(unix.SetsockoptInt(s, unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1), unix.Bind(s, &unix.SockaddrInet6{Addr: source.As16(), ZoneId: zone}),
 			unix.Sendto(s, []byte(text), 0, &unix.SockaddrInet6{Addr: target.As16(), ZoneId: zone, Port: 7000}))
 	})
 }
 
-// filteredPods makes the namespaces of a node and of two of its pods, web, which is denied all
-// connections, and other. They are zero if the kernel does not filter bridges.
-func filteredPods(t *testing.T) (node, web, other int, err error) {
+// filteredPods makes the namespaces of a node and of three of its pods, web, to which all
+// connections are denied, other and third. They are zero if the kernel does not filter bridges.
+func filteredPods(t *testing.T) (node, web, other, third int, err error) {
 	node, err = inNamespace(t, func() error {
 		if err := nft.SetParameter(nft.BridgeParameters()[0], "1"); errors.Is(err, os.ErrNotExist) {
 			return nil
@@ -137,21 +137,30 @@ func filteredPods(t *testing.T) (node, web, other int, err error) {
 		if err := errors.Join(err, err2, address("svc0", "10.88.0.1/24")); err != nil {
 			return err
 		}
-		web, err = podNamespace(t, bridge, "port1", "10.88.0.5/24", "fe80::5/64")
+		web, err = podNamespace(t, bridge, "port1", "10.88.0.5/24", "fd00::5/64", "fe80::5/64")
 		if err != nil {
 			return err
 		}
-		if other, err = podNamespace(t, bridge, "port2", "10.88.0.6/24", "fe80::6/64"); err != nil {
+		if other, err = podNamespace(t, bridge, "port2", "10.88.0.6/24", "fd00::6/64", "fe80::6/64"); err != nil {
 			return err
 		}
-		e, err := New(Options{Node: "here", Bridge: "svc0", Clock: clock.RealClock{}, Warn: func(string, string) {}})
+		if third, err = podNamespace(t, bridge, "port3", "10.88.0.8/24", "fd00::8/64"); err != nil {
+			return err
+		}
+		results := t.TempDir()
+		for port, addresses := range map[string][2]string{"port1": {"10.88.0.5", "fd00::5"}, "port2": {"10.88.0.6", "fd00::6"}, "port3": {"10.88.0.8", "fd00::8"}} {
+			if err := writeResult(results, port, addresses[:]...); err != nil {
+				return err
+			}
+		}
+		e, err := New(Options{Node: "here", Bridge: "svc0", Results: results, Clock: clock.RealClock{}, Warn: func(string, string) {}})
 		if err != nil {
 			return err
 		}
 		e.filterBridge(t.Context())
-		unlabelled := has("other", "10.88.0.6")
-		unlabelled.Labels = nil
-		e.Adopt([]runtime.Pod{has("web", "10.88.0.5"), unlabelled})
+		unlabelled, last := has("other", "10.88.0.6", "fd00::6"), has("third", "10.88.0.8", "fd00::8")
+		unlabelled.Labels, last.Labels = nil, nil
+		e.Adopt([]runtime.Pod{has("web", "10.88.0.5", "fd00::5"), unlabelled, last})
 		err = errors.Join(policiesOf(e.state).Replace(deny(), ""),
 			namespacesOf(e.state).Replace([]any{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}, ""),
 			podsOf(e.state).Replace(nil, ""))
@@ -166,7 +175,7 @@ func filteredPods(t *testing.T) (node, web, other int, err error) {
 		}
 		return err
 	})
-	return node, web, other, err
+	return node, web, other, third, err
 }
 
 // Addresses that are no pod's of the node pass no policy: those that a pod makes up, and those
@@ -178,7 +187,7 @@ func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip(err)
 	}
-	node, web, other, err := filteredPods(t)
+	node, web, other, third, err := filteredPods(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,5 +243,13 @@ func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
 	must(send(web, "10.88.0.5", "10.88.0.6", "own"))
 	if got := next(server); got != "own" {
 		t.Errorf("got a datagram that is %s", got)
+	}
+	server = listen(third)
+	for _, of := range [][3]string{{"10.88.0.6", "10.88.0.5", "10.88.0.8"}, {"fd00::6", "fd00::5", "fd00::8"}} {
+		must(send(web, of[0], of[2], "another pod's"))
+		must(send(web, of[1], of[2], "own"))
+		if got := next(server); got != "own" {
+			t.Errorf("got a datagram that is %s", got)
+		}
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -27,11 +29,14 @@ func Tables(family knftables.Family, name string) (knftables.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := nftables.TableFamilyIPv4
-	if family == knftables.IPv6Family {
-		of = nftables.TableFamilyIPv6
+	return kernel{tables, kernelFamilies()[family], name}, nil
+}
+
+// kernelFamilies are the kernel's names of those that have tables.
+func kernelFamilies() map[knftables.Family]nftables.TableFamily {
+	return map[knftables.Family]nftables.TableFamily{
+		knftables.IPv4Family: nftables.TableFamilyIPv4, knftables.IPv6Family: nftables.TableFamilyIPv6, knftables.BridgeFamily: nftables.TableFamilyBridge,
 	}
-	return kernel{tables, of, name}, nil
 }
 
 // dial returns access to nftables. Each response is awaited for readTimeout.
@@ -138,7 +143,7 @@ func (k kernel) members(ctx context.Context, prefix string) (map[string][]Member
 	return found, nil
 }
 
-// Remove removes the tables of IPv4 and IPv6 with a name. It does not need the program nft,
+// Remove removes the tables of all families of [Tables] with a name. It does not need the program nft,
 // which may be what has kept an agent from changing them.
 func Remove(name string) error {
 	c, err := dial()
@@ -149,8 +154,9 @@ func Remove(name string) error {
 	if err != nil {
 		return err
 	}
+	ours := slices.Collect(maps.Values(kernelFamilies()))
 	for _, t := range tables {
-		if t.Name != name || t.Family != nftables.TableFamilyIPv4 && t.Family != nftables.TableFamilyIPv6 {
+		if t.Name != name || !slices.Contains(ours, t.Family) {
 			continue
 		}
 		c.DelTable(t)

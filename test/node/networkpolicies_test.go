@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,25 +171,38 @@ var _ = Describe("network policies", func() {
 		Eventually(through("80")).Should(Equal("closed\n"))
 	})
 
-	It("deny from the first connection of a pod, and while the agent is killed and starts again", func(ctx SpecContext) {
+	It("deny and allow from the first connection of a pod, while policies change, and while the agent is killed and starts again", func(ctx SpecContext) {
 		p := peers{spaces: map[string]space{"x": newSpace(ctx), "z": newSpace(ctx)}, pods: map[string]*corev1.Pod{}}
 		p.spaces["z"].apply(ctx, peer("a"))
 		target := p.spaces["z"].await(ctx, "a", beReady()).Status.PodIP
-		p.policy(ctx, "x", "deny", "{podSelector: {matchLabels: {to: deny}}, policyTypes: [Egress]}")
+		change := func(other int) {
+			p.policy(ctx, "x", "deny", fmt.Sprintf("{podSelector: {matchLabels: {to: deny}}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 192.0.2.%d/32}}]}]}", other))
+			p.policy(ctx, "x", "choose", fmt.Sprintf("{podSelector: {matchLabels: {to: choose}}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 192.0.2.%d/32}}, {ipBlock: {cidr: %s/32}}]}]}", other, target))
+		}
+		change(1)
 		var pods []string
 		for i := range 4 {
 			pods = append(pods, prober(fmt.Sprintf("denied-%d", i), "deny", target))
 		}
-		p.spaces["x"].apply(ctx, strings.Join(append(pods, prober("free", "allow", target)), "\n---\n"))
+		p.spaces["x"].apply(ctx, strings.Join(append(pods, prober("free", "allow", target), prober("chosen", "choose", target)), "\n---\n"))
 		for i := range 4 {
 			p.spaces["x"].await(ctx, fmt.Sprintf("denied-%d", i), beReady())
 		}
 		p.spaces["x"].await(ctx, "free", beReady())
+		own := p.spaces["x"].await(ctx, "chosen", beReady()).Status.PodIP
+		Expect(exec.CommandContext(ctx, "nft", "list", "set", "bridge", node.Bridge+"-policies", "addresses-ip").CombinedOutput()).To(MatchRegexp(`"veth\w+" \. `+regexp.QuoteMeta(own)+`\b`), "it may send from its address by its port")
 		tried := func(pod string) int {
 			out := p.spaces["x"].run(ctx, "logs", pod)
 			return strings.Count(out, "open\n") + strings.Count(out, "closed\n")
 		}
 		Eventually(func() int { return tried("denied-0") }).Should(BeNumerically(">", 3))
+
+		By("changes of policies that do not concern the connections")
+		for other := range 10 {
+			change(other + 2)
+		}
+		changed := tried("chosen")
+		Eventually(func() int { return tried("chosen") }).Should(BeNumerically(">", changed+5))
 
 		By("kill -9")
 		node.Kill()
@@ -202,7 +217,9 @@ var _ = Describe("network policies", func() {
 		for i := range 4 {
 			Expect(p.spaces["x"].run(ctx, "logs", fmt.Sprintf("denied-%d", i))).NotTo(ContainSubstring("open"))
 		}
-		Expect(p.spaces["x"].run(ctx, "logs", "free")).NotTo(ContainSubstring("closed"))
+		for _, name := range []string{"free", "chosen"} {
+			Expect(p.spaces["x"].run(ctx, "logs", name)).NotTo(ContainSubstring("closed"))
+		}
 	})
 })
 

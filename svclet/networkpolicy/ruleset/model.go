@@ -143,7 +143,7 @@ func (m *Model) Pods() []types.UID { return slices.Collect(maps.Keys(m.pods)) }
 // Filtered reports whether the connections of a pod of this node depend on rules of its
 // own: a policy selects it or, on a bridge, there is any policy.
 func (m *Model) Filtered(p Pod) bool {
-	if m.guarded() {
+	if m.Guarded() {
 		return true
 	}
 	for _, policy := range m.policies[p.Namespace] {
@@ -154,8 +154,8 @@ func (m *Model) Filtered(p Pod) bool {
 	return false
 }
 
-// guarded reports whether pods of this node may use only their own addresses.
-func (m *Model) guarded() bool { return m.bridge != "" && len(m.policies) > 0 }
+// Guarded reports whether pods of this node may use only their own addresses.
+func (m *Model) Guarded() bool { return m.bridge != "" && len(m.policies) > 0 }
 
 // join updates the elements of a pod in a group.
 func (m *Model) join(g *members, uid types.UID) {
@@ -231,7 +231,7 @@ func (m *Model) update() {
 	needed := m.needed()
 	for f, t := range m.tables {
 		bridge := ""
-		if m.guarded() {
+		if m.Guarded() {
 			bridge = m.bridge
 		}
 		t.chains.set(forwardChain, t.forward(bridge))
@@ -260,7 +260,7 @@ func (m *Model) needed() content {
 		if !p.Local {
 			continue
 		}
-		if m.guarded() {
+		if m.Guarded() {
 			for _, address := range p.Addresses {
 				c.own[familyOf(address)][item{nodeSet, address.String()}] = ""
 			}
