@@ -164,6 +164,10 @@ bench: build ## Compare svc with Kubernetes' own programs on this machine.
 	@hack/node-setup.sh
 	SVC=$(BIN)/svc $(GO) run ./test/bench $(ARGS)
 
+.PHONY: bench-services
+bench-services: ## Compare the speed of the service proxy with the real kube-proxy's, which it builds, as root on Linux.
+	@MEASURE=true $(MAKE) --no-print-directory test-peers-proxy ARGS='-run Figures'
+
 ##@ Change
 
 .PHONY: generate
