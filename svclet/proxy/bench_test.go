@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
@@ -21,9 +22,11 @@ import (
 // or more.
 func BenchmarkServices(b *testing.B) {
 	for _, n := range []int{1_000, 10_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			inNamespace(b, func(b *testing.B) { benchmark(b, n) })
-		})
+		for _, kind := range []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort} {
+			b.Run(fmt.Sprint(n, kind), func(b *testing.B) {
+				inNamespace(b, func(b *testing.B) { benchmark(b, n, kind) })
+			})
+		}
 	}
 }
 
@@ -42,7 +45,7 @@ func endpointsOf(service, change int) *discoveryv1.EndpointSlice {
 	return s
 }
 
-func benchmark(b *testing.B, n int) {
+func benchmark(b *testing.B, n int, kind corev1.ServiceType) {
 	store := services.New()
 	p := newKernelProxy(b, store)
 	if p == nil {
@@ -50,7 +53,11 @@ func benchmark(b *testing.B, n int) {
 	}
 	var all, endpoints []any
 	for i := range n {
-		all = append(all, service(fmt.Sprintf("s%d", i), netip.AddrFrom4([4]byte{10, 96 + byte(i>>16), byte(i >> 8), byte(i)}).String()))
+		s := service(fmt.Sprintf("s%d", i), netip.AddrFrom4([4]byte{10, 96 + byte(i>>16), byte(i >> 8), byte(i)}).String())
+		if s.Spec.Type = kind; kind == corev1.ServiceTypeNodePort {
+			s.Spec.Ports[0].NodePort = 20_000 + int32(i)
+		}
+		all = append(all, s)
 		endpoints = append(endpoints, endpointsOf(i, 0))
 	}
 	if err := errors.Join(store.Services().Replace(all, ""), store.EndpointSlices().Replace(endpoints, "")); err != nil {

@@ -308,28 +308,28 @@ func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
 				t.Errorf("%s are %v: %v", name, elements, err)
 			}
 		}
-		step("two in the first list", "external-ips", "/old/",
+		step("two in the first list", "external-endpoint-0", "10.244.0.6",
 			objects.Replace([]any{young, old}, ""), endpoints.Replace([]any{slice("young-1", "young", "10.244.0.5"), slice("old-1", "old", "10.244.0.6")}, ""))
-		step("the owner goes", "external-ips", "/young/", objects.Delete(old))
-		step("an older one comes", "external-ips", "/old/", objects.Add(old))
+		step("the owner goes", "external-endpoint-0", "10.244.0.5", objects.Delete(old))
+		step("an older one comes", "external-endpoint-0", "10.244.0.6", objects.Add(old))
 		step("a load balancer without endpoints", "closed-external-ips", "reject", objects.Add(oldest), objects.Add(other))
 		empty("external-ips")
 		step("its source ranges", "guarded-ips", "/oldest/")
-		step("it gets endpoints", "external-ips", "/oldest/", endpoints.Add(slice("oldest-1", "oldest", "10.244.0.7")))
-		step("it goes", "external-ips", "/old/", objects.Delete(oldest))
+		step("it gets endpoints", "external-endpoint-0", "10.244.0.7", endpoints.Add(slice("oldest-1", "oldest", "10.244.0.7")))
+		step("it goes", "external-endpoint-0", "10.244.0.6", objects.Delete(oldest))
 		empty("guarded-ips")
-		step("an address in two notations", "external-ips", "/old/", objects.Add(at("notations", "fd00:96::1", 30, notations)))
+		step("an address in two notations", "external-endpoint-0", "10.244.0.6", objects.Add(at("notations", "fd00:96::1", 30, notations)))
 
 		// In each sync the addresses of a service go to another one.
 		port := func(s *corev1.Service) { s.Spec.Ports[0].NodePort, s.Spec.ExternalIPs = 30080, []string{"203.0.113.8"} }
-		names := [2]string{"left", "right"}
-		if err := errors.Join(objects.Replace([]any{at("right", "10.96.0.5", 1, port)}, ""), endpoints.Replace([]any{slice("left-1", "left", "10.244.0.5"), slice("right-1", "right", "10.244.0.5")}, "")); err != nil {
+		names, servers := [2]string{"left", "right"}, [2]string{"10.244.0.5", "10.244.0.8"}
+		if err := errors.Join(objects.Replace([]any{at("right", "10.96.0.5", 1, port)}, ""), endpoints.Replace([]any{slice("left-1", "left", "10.244.0.5"), slice("right-1", "right", "10.244.0.8")}, "")); err != nil {
 			t.Error(err)
 		}
-		step("before", "node-ports", "/right/")
+		step("before", "node-port-endpoint-0", "10.244.0.8")
 		for i := range 20 {
 			next, last := names[i%2], names[(i+1)%2]
-			step("from "+last+" to "+next, "node-ports", "/"+next+"/", objects.Add(at(next, "10.96.0.5", int64(i), port)), objects.Delete(service(last, "10.96.0.5")))
+			step("from "+last+" to "+next, "node-port-endpoint-0", servers[i%2], objects.Add(at(next, "10.96.0.5", int64(i), port)), objects.Delete(service(last, "10.96.0.5")))
 		}
 	})
 }

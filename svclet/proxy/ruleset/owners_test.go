@@ -76,20 +76,7 @@ func TestOnlyTheOwnerLeadsToAnAddressAndRestrictsIt(t *testing.T) {
 		}
 		change(func(int) ruleset.Part { return none }, test.before)
 		change(func(i int) ruleset.Part { return test.before[i] }, test.after)
-		var got []string
-		for line := range strings.Lines(fake.Dump()) {
-			rest, found := strings.CutPrefix(line, "add element ip svc0 ")
-			if !found || strings.HasPrefix(rest, "pod-ranges") || strings.HasPrefix(rest, "hairpins") {
-				continue
-			}
-			name, verdict, _ := strings.Cut(rest, " ")
-			for _, of := range []string{"old", "young", "last"} {
-				if strings.Contains(verdict, "/"+of+"/") {
-					name += " " + of
-				}
-			}
-			got = append(got, name)
-		}
+		got := keysOf(fake.Dump())
 		for key := range owners {
 			if key.Map == "hairpins" {
 				delete(owners, key)
@@ -99,6 +86,31 @@ func TestOnlyTheOwnerLeadsToAnAddressAndRestrictsIt(t *testing.T) {
 			t.Errorf("%s: %q, want %q; conflicts %v, owners %v", test.rule, got, test.want, conflicts, owners)
 		}
 	}
+}
+
+// keysOf returns the maps of the keys in a table, and the services that these lead to: old has the
+// endpoint 10.244.0.5, young 10.244.0.6.
+func keysOf(dump string) []string {
+	var keys []string
+	slots := map[string]string{"external-ips": "external-endpoint-0", "node-ports": "node-port-endpoint-0"}
+	for line := range strings.Lines(dump) {
+		rest, _ := strings.CutPrefix(line, "add element ip svc0 ")
+		name, verdict, _ := strings.Cut(rest, " ")
+		if rest == line || name == "pod-ranges" || name == "hairpins" || strings.Contains(name, "endpoint-") {
+			continue
+		}
+		if slot := slots[name]; slot != "" { // its verdict is the same for all services with one endpoint
+			_, verdict, _ = strings.Cut(dump, "add element ip svc0 "+slot+" ")
+			verdict, _, _ = strings.Cut(verdict, "\n")
+		}
+		for of, endpoint := range map[string]string{"old": ": 10.244.0.5 ", "young": ": 10.244.0.6 ", "last": "none"} {
+			if strings.Contains(verdict, "/"+of+"/") || strings.Contains(verdict, endpoint) {
+				name += " " + of
+			}
+		}
+		keys = append(keys, name)
+	}
+	return keys
 }
 
 // withoutEndpoints is the part of a service whose verdict is that of its policy.

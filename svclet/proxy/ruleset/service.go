@@ -151,12 +151,12 @@ func (b *builder) build() {
 	b.leadTo(externalIPs, b.service.Spec.ExternalIPs, external, "")
 	b.leadTo(externalIPs, b.loadBalancerIPs(), external, b.restrictSources())
 	if b.port.NodePort != 0 {
-		b.Elements[Key{nodePorts, fmt.Sprintf("%s . %d", b.proto, b.port.NodePort)}] = b.element(external, netip.Addr{}, b.port.NodePort)
+		b.Elements[Key{nodePorts, fmt.Sprintf("%s . %d", b.proto, b.port.NodePort)}] = b.element(nodePorts, external, netip.Addr{}, b.port.NodePort)
 	}
 }
 
-// target is where the packets of an address go: to a chain or, without endpoints, to
-// the chain that ends them. The chain may be one that chooses a slot.
+// target is where the packets of a key go: to slots, to a chain or, without endpoints, to
+// the chain that ends them.
 type target struct {
 	chain, closed string
 	slots         []string
@@ -170,18 +170,22 @@ func (b *builder) leadTo(name string, addresses []string, to target, guard strin
 			continue
 		}
 		ip = ip.Unmap() // in one notation, as keys are compared
-		e := b.element(to, ip, b.port.Port)
+		e := b.element(name, to, ip, b.port.Port)
 		e.Guard = guard
 		b.Elements[Key{name, fmt.Sprintf("%s . %s . %d", ip, b.proto, b.port.Port)}] = e
 	}
 }
 
-// element returns that of an address and port; a node port has no address.
-func (b *builder) element(to target, address netip.Addr, port int32) Element {
-	if to.chain == "" {
+// element returns that of an address and port in a map; a node port has no address.
+func (b *builder) element(of string, to target, address netip.Addr, port int32) Element {
+	chain := to.chain
+	switch {
+	case len(to.slots) > 0:
+		chain = choiceChain(of, len(to.slots))
+	case chain == "":
 		return Element{Verdict: "goto " + to.closed, Closed: true}
 	}
-	return Element{Verdict: "goto " + to.chain, Slots: to.slots, Datagrams: b.datagrams(address, port)}
+	return Element{Verdict: "goto " + chain, Slots: to.slots, Datagrams: b.datagrams(address, port)}
 }
 
 // internal returns where connections from inside the cluster go.
@@ -197,13 +201,14 @@ func (b *builder) internal() target {
 	return t
 }
 
-// choose returns where a cluster IP's connections to endpoints go: to slots, or to a chain,
-// which it adds, if they are many, or clients stay with one.
+// choose returns where connections to endpoints go: to slots, or to a chain, which it adds, if
+// they are many, or clients stay with one.
 func (b *builder) choose(kind string, endpoints []endpoint) target {
-	if b.sticky() || len(endpoints) > maxSlots || len(endpoints) == 0 {
-		return target{chain: b.balance(kind, endpoints), closed: rejectChain}
+	t := target{closed: rejectChain}
+	if b.sticky() || len(endpoints) > maxSlots {
+		t.chain = b.balance(kind, endpoints)
+		return t
 	}
-	t := target{chain: choiceChain(len(endpoints)), closed: rejectChain}
 	for _, e := range endpoints {
 		t.slots = append(t.slots, e.value())
 		b.addHairpin(e)
@@ -218,21 +223,25 @@ func (b *builder) addHairpin(e endpoint) {
 	}
 }
 
-// external adds the chain of connections from outside the cluster. With the policy
+// external returns where connections from outside the cluster go. With the policy
 // Cluster the node's address replaces that of the client, so that the answers of other
 // nodes' endpoints come back the same way.
 func (b *builder) external() target {
 	if !b.exposed() {
 		return target{}
 	}
-	everywhere := b.balance("service", eligible(b.near, anywhere))
+	name, endpoints := b.name("external", ""), eligible(b.near, anywhere)
+	if b.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+		to := b.choose("service", endpoints)
+		if to.chain == "" {
+			return to
+		}
+		b.Chains[name] = []string{"jump " + masqueradeChain, "goto " + to.chain}
+		return target{chain: name}
+	}
+	everywhere := b.balance("service", endpoints)
 	if everywhere == "" {
 		return target{closed: rejectChain}
-	}
-	name := b.name("external", "")
-	if b.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
-		b.Chains[name] = []string{"jump " + masqueradeChain, "goto " + everywhere}
-		return target{chain: name}
 	}
 	// This node's own connections, and those of its pods, go to all endpoints.
 	rules := []string{

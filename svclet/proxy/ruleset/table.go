@@ -38,21 +38,29 @@ const (
 	podRanges = "pod-ranges"
 )
 
-// maxSlots is up to how many endpoints a cluster IP has them in maps, and else in a chain. The
-// map of the slot 0 has an endpoint of each such address, that of the slot 1 a second one, and so
-// on; chains that all share choose a slot. So a change of endpoints only changes
+// maxSlots is up to how many endpoints an address or node port has them in maps, and else in a
+// chain. The map of the slot 0 has an endpoint of each such key, that of the slot 1 a second one, and
+// so on; chains that all share choose a slot. So a change of endpoints only changes
 // elements: after new rules the kernel looks for loops in all rules of the table, which takes as
 // long as there are services.
 const maxSlots = 8
 
-// slotMap returns the name of the map of a slot.
-func slotMap(slot int) string { return fmt.Sprintf("endpoint-%d", slot) }
+// slotted are the maps whose keys may have slots, with what the names of these contain. A
+// key of one may be one of another, too, with other endpoints.
+func slotted() map[string]string {
+	return map[string]string{clusterIPs: "", externalIPs: "external-", nodePorts: "node-port-"}
+}
+
+// slotMap returns the name of the map of a slot for the keys of a map.
+func slotMap(of string, slot int) string { return fmt.Sprintf("%sendpoint-%d", slotted()[of], slot) }
 
 // slotChain returns the name of the chain that leads to the endpoint in a slot.
-func slotChain(slot int) string { return fmt.Sprintf("to-endpoint-%d", slot) }
+func slotChain(of string, slot int) string {
+	return fmt.Sprintf("to-%sendpoint-%d", slotted()[of], slot)
+}
 
 // choiceChain returns the name of the chain that chooses one of the first n slots.
-func choiceChain(n int) string { return fmt.Sprintf("choose-of-%d", n) }
+func choiceChain(of string, n int) string { return fmt.Sprintf("choose-%sof-%d", slotted()[of], n) }
 
 const (
 	masqueradeChain = "mark-for-masquerade"
@@ -97,24 +105,36 @@ func (t Table) Create(tx *knftables.Transaction) map[string]int {
 	rule(tx, masqueradeChain, "meta mark set mark or "+masqueradeMark)
 	rule(tx, rejectChain, "reject")
 	rule(tx, dropChain, "drop")
-	t.createSlots(tx)
+	for _, of := range slices.Sorted(maps.Keys(slotted())) {
+		t.createSlots(tx, of)
+	}
 	return t.createHooks(tx)
 }
 
-func (t Table) createSlots(tx *knftables.Transaction) {
+// createSlots adds the slots of a map's keys. What comes from outside the cluster gets the
+// node's address: see external.
+func (t Table) createSlots(tx *knftables.Transaction, of string) {
 	ip := Protocol(t.Family)
 	address := t.addressType()
+	kind, key := address+" . inet_proto . inet_service", ip+" daddr . meta l4proto . th dport"
+	if of == nodePorts {
+		kind, key = "inet_proto . inet_service", "meta l4proto . th dport"
+	}
 	var verdicts []string
 	for slot := range maxSlots {
-		tx.Add(&knftables.Map{Name: slotMap(slot), Type: address + " . inet_proto . inet_service : " + address + " . inet_service"})
-		tx.Add(&knftables.Chain{Name: slotChain(slot)})
-		rule(tx, slotChain(slot), fmt.Sprintf("meta l4proto { tcp, udp, sctp } dnat %s to %s daddr . meta l4proto . th dport map @%s", ip, ip, slotMap(slot)))
+		chain, choice := slotChain(of, slot), choiceChain(of, slot+1)
+		tx.Add(&knftables.Map{Name: slotMap(of, slot), Type: kind + " : " + address + " . inet_service"})
+		tx.Add(&knftables.Chain{Name: chain})
+		rule(tx, chain, fmt.Sprintf("meta l4proto { tcp, udp, sctp } dnat %s to %s map @%s", ip, key, slotMap(of, slot)))
 		// A packet between a change of the choice and one of the slots must not get a connection
 		// without an endpoint: its sender sends it again.
-		rule(tx, slotChain(slot), "drop")
-		verdicts = append(verdicts, fmt.Sprintf("%d : goto %s", slot, slotChain(slot)))
-		tx.Add(&knftables.Chain{Name: choiceChain(slot + 1)})
-		rule(tx, choiceChain(slot+1), fmt.Sprintf("numgen random mod %d vmap { %s }", slot+1, strings.Join(verdicts, " , ")))
+		rule(tx, chain, "drop")
+		verdicts = append(verdicts, fmt.Sprintf("%d : goto %s", slot, chain))
+		tx.Add(&knftables.Chain{Name: choice})
+		if of != clusterIPs {
+			rule(tx, choice, "jump "+masqueradeChain)
+		}
+		rule(tx, choice, fmt.Sprintf("numgen random mod %d vmap { %s }", slot+1, strings.Join(verdicts, " , ")))
 	}
 }
 
@@ -285,6 +305,9 @@ func (e Element) verdicts(k Key) []verdict {
 	if e.Guard != "" {
 		all = append(all, verdict{Key{guardedIPs, k.Fields}, e.Guard})
 	}
+	for slot, to := range e.Slots {
+		all = append(all, verdict{Key{slotMap(k.Map, slot), k.Fields}, to})
+	}
 	if e.Closed {
 		switch k.Map {
 		case clusterIPs:
@@ -294,9 +317,6 @@ func (e Element) verdicts(k Key) []verdict {
 		case nodePorts:
 			k.Map = closedPorts
 		}
-	}
-	for slot, to := range e.Slots {
-		all = append(all, verdict{Key{slotMap(slot), k.Fields}, to})
 	}
 	return append(all, verdict{k, e.Verdict})
 }
