@@ -51,7 +51,7 @@ var _ = Describe("an API server at a loopback address", func() {
 		Expect(s.exec(ctx, "client", `printf 'GET / HTTP/1.0\r\n\r\n' | nc `+host+" "+port)).To(ContainSubstring("Client sent an HTTP request to an HTTPS server"))
 	})
 
-	It("is reached by pods of a cluster whose services have addresses of IPv6 only", func(ctx SpecContext) {
+	It("is reached by pods of a cluster whose services have addresses of IPv6 only, and they reach themselves", func(ctx SpecContext) {
 		if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
 			Skip("this machine has no IPv6")
 		}
@@ -71,12 +71,16 @@ var _ = Describe("an API server at a loopback address", func() {
 		}).Should(Equal("ok"))
 		k := launch.Kubectl{Kubeconfig: other.Kubeconfig, Home: newDir()}
 		Eventually(func() error {
-			_, _, err := k.Run(ctx, sleeper("client", ""), "apply", "--namespace=default", "--filename=-")
+			_, _, err := k.Run(ctx, peer("client")+"\n---\napiVersion: v1\nkind: Service\nmetadata: {name: itself}\nspec: {selector: {pod: client}, ports: [{port: 8080, targetPort: 80}]}\n", "apply", "--namespace=default", "--filename=-")
 			return err
 		}).Should(Succeed())
 		Eventually(func() (string, error) {
 			out, errOut, err := k.Run(ctx, "", "exec", "--namespace=default", "client", "--", "sh", "-c", `printf 'GET / HTTP/1.0\r\n\r\n' | nc $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT`)
 			return out + errOut, err
 		}).Should(ContainSubstring("Client sent an HTTP request to an HTTPS server"))
+		Eventually(func() (string, error) {
+			out, errOut, err := k.Run(ctx, "", "exec", "--namespace=default", "client", "--", "sh", "-c", "timeout 2 wget -q -O - http://itself:8080/")
+			return out + errOut, err
+		}).Should(Equal("client\n"))
 	})
 })

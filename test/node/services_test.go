@@ -114,13 +114,20 @@ kind: Service
 metadata: {name: peers}
 spec: {clusterIP: None, selector: {app: web}, ports: [{port: 8080}]}
 ---
-`+labelled(webServer("one", ""))+"\n---\n"+sleeper("client", ""))
+apiVersion: v1
+kind: Service
+metadata: {name: datagrams}
+spec: {selector: {app: web}, ports: [{protocol: UDP, port: 8095, targetPort: 8080}]}
+---
+`+labelled(webServer("one", ""))+"\n---\n"+sleeper("client", "")+"\n---\n"+webServer("two", ""))
 		one := s.await(ctx, "one", beReady())
 		s.await(ctx, "client", beReady())
+		s.await(ctx, "two", beReady())
 		of := func(path string) string { return s.run(ctx, "get", "service", "web", "-o=jsonpath={."+path+"}") }
 		Eventually(func() string { return of("status.loadBalancer.ingress[*].ip") }).Should(ContainSubstring(one.Status.HostIP))
 		port := of("spec.ports[0].nodePort")
 		clusterIP := net.JoinHostPort(of("spec.clusterIP"), "8095")
+		datagrams := net.JoinHostPort(s.run(ctx, "get", "service", "datagrams", "-o=jsonpath={.spec.clusterIP}"), "8095")
 		addresses := []string{clusterIP, net.JoinHostPort(one.Status.HostIP, port), net.JoinHostPort(one.Status.HostIP, "8095"), "198.51.100.7:8095", "peers:8080"}
 		fetch := func(pod, address string) func() string {
 			return func() string {
@@ -141,6 +148,12 @@ spec: {clusterIP: None, selector: {app: web}, ports: [{port: 8080}]}
 			Eventually(func() (string, error) {
 				return s.try(ctx, "exec", "one", "--", "/server", "--ask=http://"+clusterIP+"/")
 			}).Should(Equal("200 OK\n"))
+			By("by datagrams, also the pod itself")
+			for _, client := range []string{"one", "two"} {
+				Eventually(func() (string, error) {
+					return s.try(ctx, "exec", client, "--", "/server", "--ask=udp://"+datagrams)
+				}).Should(Equal("one\n"), client)
+			}
 			By("not from outside of the source ranges")
 			Expect(fetch("client", net.JoinHostPort(one.Status.HostIP, "8096"))()).To(Equal("none\n"))
 		}

@@ -19,7 +19,10 @@
 //	POST /records?record=X   appends a record to the file --records, and answers
 //	                  when it is on the disk
 //
-// With --ask=URL it gets the URL, and ends.
+// With --ask=URL it gets the URL, and ends. With --ask=udp://ADDRESS it prints the answer to
+// a datagram.
+//
+// It answers datagrams, too, at the same port, with the name of its pod.
 //
 // It serves the health service of gRPC, too, at --grpc, which answers likewise.
 //
@@ -37,6 +40,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -55,8 +59,14 @@ func main() {
 	ask := flag.String("ask", "", "URL to get instead of serving; whatever is not 200 is a failure")
 	recordsFile := flag.String("records", "", "file of records to append to; it is checked at the start")
 	flag.Parse()
-	if *ask != "" {
+	if address, datagram := strings.CutPrefix(*ask, "udp://"); datagram {
+		os.Exit(askByDatagram(address))
+	} else if *ask != "" {
 		os.Exit(get(*ask))
+	}
+	if err := answerDatagrams(*listen); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	health := health.NewServer()
 	if err := serveGRPC(*grpcListen, health); err != nil {
