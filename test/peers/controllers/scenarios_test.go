@@ -142,7 +142,8 @@ func replicaSets() (all []scenario) {
 		"ReplicationController": `{apiVersion: v1, kind: ReplicationController, metadata: {name: web}, spec: {replicas: 3, selector: {app: web}, template: ` + template + `}}`,
 	} {
 		set := kind + " web"
-		bare := create(`{apiVersion: v1, kind: Pod, metadata: {name: bare, labels: {app: web}}, spec: {terminationGracePeriodSeconds: 5, containers: [{name: c, image: "web:0"}]}}`)
+		// Of pods that are equal otherwise, that with the lower random UID is deleted.
+		bare := create(`{apiVersion: v1, kind: Pod, metadata: {name: bare, labels: {app: web}, annotations: {controller.kubernetes.io/pod-deletion-cost: "-5"}}, spec: {terminationGracePeriodSeconds: 5, containers: [{name: c, image: "web:0"}]}}`)
 		all = append(all, each(kind, []step{create("%s", text)}, []operation{
 			{"scale", []step{rollout(), scale(set, 6), answer("run", "web~4"), scale(set, 2), rollout(), scale(set, 0), rollout()}},
 			{"scale down unready first", []step{answer("run", "web~2"), answer("start", "web~3"), scale(set, 2), rollout(), scale(set, 1), rollout()}},
@@ -174,6 +175,10 @@ func daemonSets() (all []scenario) {
 	ready := func(name string) step {
 		return patch("Node/status PLACE-"+name, `{status: {allocatable: {cpu: "100", memory: 100Gi, pods: "100"}, capacity: {cpu: "100", memory: 100Gi, pods: "100"}, conditions: [{type: Ready, status: "True", reason: Test}]}}`)
 	}
+	// The pods of both nodes at the same time: of one after another, either may be the first.
+	together := map[string]string{
+		"default": ", updateStrategy: {rollingUpdate: {maxUnavailable: 2}}", "surge": ", updateStrategy: {rollingUpdate: {maxSurge: 2}}",
+	}
 	for strategy, text := range map[string]string{
 		"default": "{}", "surge": "{type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}", "unavailable all": `{type: RollingUpdate, rollingUpdate: {maxUnavailable: "100%"}}`, "on delete": "{type: OnDelete}",
 	} {
@@ -191,7 +196,7 @@ func daemonSets() (all []scenario) {
 			{"label", []step{rollout(), patch("Node PLACE-a", "{metadata: {labels: {scenario: other}}}"), rollout(), patch("Node PLACE-a", "{metadata: {labels: {scenario: PLACE}}}"), rollout()}},
 			{"cordon", []step{patch("Node PLACE-a", "{spec: {unschedulable: true}}"), rollout()}},
 			{"selector", []step{rollout(), patch(set, `{spec: {template: {spec: {nodeSelector: {more: x}}}}}`), rollout(), patch("Node PLACE-b", "{metadata: {labels: {more: x}}}"), rollout()}},
-			{"min ready", []step{patch(set, `{spec: {minReadySeconds: 2}}`), rollout(), newImage(set, "2"), rollout()}},
+			{"min ready", []step{patch(set, `{spec: {minReadySeconds: 2`+together[strategy]+`}}`), rollout(), newImage(set, "2"), rollout()}},
 			{"orphans", []step{rollout(), remove(set, orphan)}},
 			{"foreground", []step{rollout(), remove(set, foreground), rollout()}},
 		})...)
