@@ -10,8 +10,10 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"svc.dev/svc/apiserver/gates"
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/legacytokencleaner"
 )
 
 // actsOnControllers reports whether a gate decides about a controller.
@@ -26,6 +28,17 @@ func included(c controller.Controller) bool {
 		return utilfeature.DefaultFeatureGate.Enabled(featuregate.Feature(c.Gate))
 	}
 	return !gates.SwitchedOff(utilfeature.DefaultFeatureGate, c.Gate)
+}
+
+// includedAt is included at an API server of a release: kube-controller-manager runs the
+// cleaner of service account tokens unless told otherwise since 1.29.
+func includedAt(r release.Release) func(controller.Controller) bool {
+	return func(c controller.Controller) bool {
+		if c.Name == legacytokencleaner.Name && !r.Before(release.Release{Major: 1, Minor: 29}) {
+			return !gates.SwitchedOff(utilfeature.DefaultFeatureGate, c.Gate)
+		}
+		return included(c)
+	}
 }
 
 // warnGates names the feature gates that the user has set and that have no effect in

@@ -11,6 +11,7 @@ import (
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 
 	"svc.dev/svc/apiserver/gates"
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/controller"
 )
@@ -27,26 +28,31 @@ func TestMain(m *testing.M) {
 func TestGatesDecideAboutControllersThatAreNotNamed(t *testing.T) {
 	const cleaner, ranges = "legacy-service-account-token-cleaner", "servicecidr"
 	for _, tc := range []struct {
+		minor       int
 		gate        string
 		on          bool
 		controllers []string
 		controller  string
 		want        bool
 	}{
-		{"", false, []string{"*"}, cleaner, false},
-		{"", false, []string{"*"}, ranges, true},
-		{"LegacyServiceAccountTokenCleanUp", true, []string{"*"}, cleaner, true},
-		{"LegacyServiceAccountTokenCleanUp", true, []string{"*", "-legacy-serviceaccount-token-cleaner-controller"}, cleaner, false},
-		{"LegacyServiceAccountTokenCleanUp", true, []string{"job"}, cleaner, false},
-		{"MultiCIDRServiceAllocator", false, []string{"*"}, ranges, false},
-		{"MultiCIDRServiceAllocator", false, []string{"*", "service-cidr-controller"}, ranges, true},
-		{"MultiCIDRServiceAllocator", true, []string{"*", "-service-cidr-controller"}, ranges, false},
+		{28, "", false, []string{"*"}, cleaner, false},
+		{29, "", false, []string{"*"}, cleaner, true},
+		{29, "LegacyServiceAccountTokenCleanUp", false, []string{"*"}, cleaner, false},
+		{37, "", false, []string{"*"}, cleaner, true},
+		{37, "", false, []string{"*", "-legacy-service-account-token-cleaner"}, cleaner, false},
+		{28, "", false, []string{"*"}, ranges, true},
+		{28, "LegacyServiceAccountTokenCleanUp", true, []string{"*"}, cleaner, true},
+		{28, "LegacyServiceAccountTokenCleanUp", true, []string{"*", "-legacy-serviceaccount-token-cleaner-controller"}, cleaner, false},
+		{28, "LegacyServiceAccountTokenCleanUp", true, []string{"job"}, cleaner, false},
+		{28, "MultiCIDRServiceAllocator", false, []string{"*"}, ranges, false},
+		{28, "MultiCIDRServiceAllocator", false, []string{"*", "service-cidr-controller"}, ranges, true},
+		{28, "MultiCIDRServiceAllocator", true, []string{"*", "-service-cidr-controller"}, ranges, false},
 	} {
-		t.Run(fmt.Sprintf("%s=%t %v", tc.gate, tc.on, tc.controllers), func(t *testing.T) {
+		t.Run(fmt.Sprintf("1.%d %s=%t %v", tc.minor, tc.gate, tc.on, tc.controllers), func(t *testing.T) {
 			if tc.gate != "" {
 				featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, featuregate.Feature(tc.gate), tc.on)
 			}
-			picked, err := controllers.Pick(controllers.All(), tc.controllers, false, included)
+			picked, err := controllers.Pick(controllers.All(), tc.controllers, false, includedAt(release.Release{Major: 1, Minor: tc.minor}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -56,7 +56,7 @@ warnings and errors are logged, unless -v or --logging-format is given.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var muted atomic.Bool
-			up.controllers.Included = included
+			up.controllers.Included = includedAt(up.server.Release)
 			c, err := up.cluster(cmd, func() { muted.Store(true) })
 			if err != nil {
 				return err
