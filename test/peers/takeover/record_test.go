@@ -68,7 +68,9 @@ func (r *record) watch(factory informers.SharedInformerFactory) error {
 			UpdateFunc: func(_, obj any) { r.set(obj.(*appsv1.ReplicaSet)) },
 		}},
 		{factory.Apps().V1().ControllerRevisions().Informer(), owned("ControllerRevision")},
-		{factory.Core().V1().PersistentVolumeClaims().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(any) { r.add("PersistentVolumeClaim of db") }}},
+		{factory.Core().V1().PersistentVolumeClaims().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+			r.add("PersistentVolumeClaim of " + obj.(metav1.Object).GetLabels()["app"])
+		}}},
 		{factory.Batch().V1().Jobs().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { r.job(obj.(*batchv1.Job)) }}},
 		{factory.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc: func(obj any) {

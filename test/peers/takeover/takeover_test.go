@@ -46,6 +46,14 @@ var controllers = []taken{
 	{"replicationcontroller", "replicationcontroller-controller"},
 	{"serviceaccount", "serviceaccount-controller"},
 	{"ttl-after-finished", "ttl-after-finished-controller"},
+	{"horizontalpodautoscaler", "horizontal-pod-autoscaler-controller"},
+	{"endpointslicemirroring", "endpointslice-mirroring-controller"},
+	{"ephemeralvolume", "ephemeral-volume-controller"},
+	{"pvcprotection", "persistentvolumeclaim-protection-controller"},
+	{"pvprotection", "persistentvolume-protection-controller"},
+	{"tainteviction", "taint-eviction-controller"},
+	{"clusterroleaggregation", "clusterrole-aggregation-controller"},
+	{"ttl", "ttl-controller"},
 	{"scheduler", "kube-scheduler"},
 }
 
@@ -82,6 +90,9 @@ func TestControllersAreTakenOver(t *testing.T) {
 		if err := nodes.Add(t.Context(), fmt.Sprintf("node-%d", i), nil); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := nodes.Add(t.Context(), taintedNode, taint); err != nil {
+		t.Fatal(err)
 	}
 	r := &run{server: server, work: &work{client: client, seen: newRecord()}}
 	t.Cleanup(r.kill)
@@ -120,9 +131,12 @@ type run struct {
 	work    *work
 }
 
+// autoscalerPeriod is the flag of both managers that makes a round wait no longer for the autoscaler.
+const autoscalerPeriod = "--horizontal-pod-autoscaler-sync-period=1s"
+
 // startSVC starts svc's controllers.
 func (r *run) startSVC(controllers string) error {
-	p, err := r.server.StandbyManager("--leader-elect=false", "--controllers="+controllers)
+	p, err := r.server.StandbyManager("--leader-elect=false", autoscalerPeriod, "--controllers="+controllers)
 	if err == nil {
 		r.running = append(r.running, p)
 	}
@@ -131,7 +145,7 @@ func (r *run) startSVC(controllers string) error {
 
 // startKube starts one controller of Kubernetes.
 func (r *run) startKube(controller string) error {
-	program, flags := "kube-controller-manager", []string{"--controllers=" + controller}
+	program, flags := "kube-controller-manager", []string{"--controllers=" + controller, autoscalerPeriod}
 	if controller == "kube-scheduler" {
 		program, flags = controller, nil
 	}

@@ -135,6 +135,9 @@ func (w *work) begin(ctx context.Context) error {
 	}}, create); err != nil {
 		return err
 	}
+	if err := w.beginFurther(ctx); err != nil {
+		return err
+	}
 	_, err := w.client.BatchV1().CronJobs(place).Create(ctx, &batchv1.CronJob{ObjectMeta: meta("tick"), Spec: batchv1.CronJobSpec{
 		Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: ending("tick")}},
 	}}, create)
@@ -195,7 +198,10 @@ func (w *work) change(ctx context.Context) error {
 	if err := w.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	return w.changeMore(ctx)
+	if err := w.changeMore(ctx); err != nil {
+		return err
+	}
+	return w.changeFurther(ctx)
 }
 
 // changeMore changes what the smaller controllers work on.
@@ -250,7 +256,7 @@ func (w *work) changedMore(ctx context.Context) error {
 
 // complete returns what is missing in the round, or what was done twice.
 func (w *work) complete(ctx context.Context) error {
-	for _, check := range []func(context.Context) error{w.rolled, w.ran, w.serves, w.deleted, w.counted, w.changedMore} {
+	for _, check := range []func(context.Context) error{w.rolled, w.ran, w.serves, w.deleted, w.counted, w.changedMore, w.changedFurther} {
 		if err := check(ctx); err != nil {
 			return err
 		}
