@@ -120,6 +120,8 @@ func databaseIsReadable(dir string) (applied uint64, err error) {
 		// log and without applied entries; it is not corrupt.
 		if applied = appliedEntries(tx); applied > 0 && !hasLog(dir) {
 			return fmt.Errorf("%s: %w: the database exists, the log (member/wal) does not", path, ErrCorrupt)
+		} else if applied > 0 && logIsEmpty(dir) {
+			return fmt.Errorf("%s: %w: the database exists, the log (member/wal) is empty", path, ErrCorrupt)
 		}
 		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
 			_ = bucket.Stats() // reads every page, and panics at one of the wrong type
@@ -178,6 +180,16 @@ func removeIncomplete(dir string) (err error) {
 func hasLog(dir string) bool {
 	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
 	return err == nil && len(logs) > 0
+}
+
+// logIsEmpty reports whether no file of the log has content; etcd would not survive
+// reading it.
+func logIsEmpty(dir string) bool {
+	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
+	return err == nil && !slices.ContainsFunc(logs, func(file string) bool {
+		stat, err := os.Stat(file)
+		return err != nil || stat.Size() > 0
+	})
 }
 
 // explain adds the remedy to an error in dir.

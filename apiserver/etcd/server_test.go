@@ -98,6 +98,9 @@ func TestErrorsOfStartNameTheDirectoryAndTheFault(t *testing.T) {
 		{"the log is garbage", func(t *testing.T, dir string) {
 			write(t, theLog(t, dir), strings.Repeat("garbage ", 4096))
 		}, ErrCorrupt, "restore a backup"},
+		{"the log is empty", func(t *testing.T, dir string) {
+			write(t, theLog(t, dir), "")
+		}, ErrCorrupt, "the database exists, the log (member/wal) is empty"},
 		{"the head of the log is damaged", func(t *testing.T, dir string) {
 			flip(t, theLog(t, dir), 40)
 		}, ErrCorrupt, "restore a backup"},
