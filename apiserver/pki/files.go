@@ -29,6 +29,8 @@ func readFile(path string) ([]byte, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("read a file of the PKI: %w: give this user access to it, or choose another directory", err)
 	case err != nil:
 		return nil, fmt.Errorf("read a file of the PKI: %w", err)
 	}

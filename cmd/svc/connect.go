@@ -48,6 +48,9 @@ func (c *administrator) named() (subject, file string, err error) {
 	user := datadir.CurrentUser()
 	file, exists := kubeconfigFor(user, nil)
 	if file == "" {
+		if noDefault(user, nil) {
+			return "", "", fmt.Errorf("%s: there is no default without HOME: name a cluster by it or KUBECONFIG", c.flag)
+		}
 		if list := filepath.SplitList(user.Env(clientcmd.RecommendedConfigPathEnvVar)); len(list) == 1 {
 			file = list[0]
 		}

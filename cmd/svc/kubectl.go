@@ -45,14 +45,15 @@ the "svc up" of this user.`,
 
 // runKubectl runs kubectl, and exits with its exit code if that is not 0.
 func runKubectl(args []string) {
-	chosen, err := datadir.CurrentUser().Choose("")
+	user := datadir.CurrentUser()
+	chosen, err := user.Choose("")
 	file, exists := pointAtUp(args)
 	if file != "" && err == nil && !chosen.Obvious && chosen.Dir.InUse() { // else an error says it
 		fmt.Fprintf(os.Stderr, "svc kubectl: using %s\n", chosen)
 	}
 	cmdutil.BehaviorOnFatal(func(message string, code int) {
 		message = strings.TrimSuffix(message, "\n")
-		if file != "" && strings.Contains(message, "connection to the server") {
+		if pointed := file != "" || noDefault(user, args); pointed && strings.Contains(message, "connection to the server") {
 			message += "\nsvc kubectl: " + unreachable(file, exists) + ": start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG"
 		}
 		for _, hint := range removedKinds(message) {
@@ -108,6 +109,8 @@ func removedKinds(message string) []string {
 // unreachable says which kubeconfig was chosen, and why its server does not answer.
 func unreachable(file string, exists bool) string {
 	switch dir := datadir.Dir(filepath.Dir(file)); {
+	case file == "":
+		return "there is no default cluster without HOME"
 	case !exists:
 		return file + " does not exist"
 	case !dir.InUse():
@@ -151,6 +154,13 @@ func kubeconfigFor(u datadir.User, args []string) (file string, exists bool) {
 		return "", false
 	}
 	return u.FindAdminFile()
+}
+
+// noDefault reports whether neither args nor the environment names a cluster, and the
+// user has no directory in which svc up would leave the name of one.
+func noDefault(u datadir.User, args []string) bool {
+	file, _ := kubeconfigFor(u, args)
+	return file == "" && u.Env(clientcmd.RecommendedConfigPathEnvVar) == "" && !slices.ContainsFunc(args, givesKubeconfig)
 }
 
 func givesKubeconfig(arg string) bool {

@@ -83,6 +83,29 @@ func TestKubectlTalksToTheLastStartedUpUnlessToldOtherwise(t *testing.T) {
 	}
 }
 
+func TestWithoutHomeThereIsNoDefaultCluster(t *testing.T) {
+	for _, c := range []struct {
+		id   int
+		env  map[string]string
+		args []string
+		want bool
+	}{
+		{id: 1000, want: true},
+		{id: 1000, env: map[string]string{"HOME": "/home/me"}},
+		{id: 1000, env: map[string]string{"KUBECONFIG": "mine"}},
+		{id: 1000, args: []string{"--kubeconfig=mine"}},
+		{id: 0},
+	} {
+		u := datadir.User{ID: c.id, Env: func(name string) string { return c.env[name] }}
+		if got := noDefault(u, c.args); got != c.want {
+			t.Errorf("user %d, %v, %q: %v", c.id, c.env, c.args, got)
+		}
+	}
+	if got, want := unreachable("", false), "there is no default cluster without HOME"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestTheBuiltInKubectlDoesNotWarnOfAnotherMinorVersion(t *testing.T) {
 	var out strings.Builder
 	for _, line := range []string{
