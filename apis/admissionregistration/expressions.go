@@ -17,8 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// conditionCompiler returns the compiler of match conditions, which keeps no
-// state. The first call makes it, since that costs milliseconds.
+// conditionCompiler returns the compiler of match conditions, and of validating policies
+// without variables, which keeps no state. The first call makes it, since that costs milliseconds.
 var conditionCompiler = sync.OnceValue(func() plugincel.Compiler {
 	return plugincel.NewCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 })
@@ -142,9 +142,12 @@ func compileValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fiel
 		slices.EqualFunc(spec.Validations, was.Validations, sameExpressions) {
 		return errs
 	}
-	e, err := newPolicyExpressions(path.Child("variables"), spec.Variables, spec.ParamKind)
-	if err != nil {
-		return append(errs, field.InternalError(path, err))
+	e := &expressions{compiler: conditionCompiler(), variables: variablesFor(spec.ParamKind)}
+	if len(spec.Variables) > 0 { // otherwise "variables" is not declared
+		var err error
+		if e, err = newPolicyExpressions(path.Child("variables"), spec.Variables, spec.ParamKind); err != nil {
+			return append(errs, field.InternalError(path, err))
+		}
 	}
 	for i, v := range spec.Validations {
 		at := path.Child("validations").Index(i)

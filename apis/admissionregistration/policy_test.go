@@ -62,6 +62,9 @@ spec:
 		{Name: "which exist in policies with a kind of parameters only", Change: `spec: {paramKind: null, matchConditions: [{name: a, expression: params.on}], validations: [{expression: "true"}]}`,
 			Want: []string{`spec.matchConditions[0].expression: Invalid value: "params.on": ` +
 				"compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')\n | params.on\n | ^"}},
+		{Name: "variables exist in policies with variables only", Change: `spec: {variables: null, auditAnnotations: null, validations: [{expression: "variables.k"}]}`,
+			Want: []string{`spec.validations[0].expression: Invalid value: "variables.k": ` +
+				"compilation failed: ERROR: <input>:1:1: undeclared reference to 'variables' (in container '')\n | variables.k\n | ^"}},
 		{Name: "a policy with invalid expressions keeps them", Update: true,
 			Was:    `spec: {matchConditions: [{name: a, expression: "(("}], validations: [{expression: "(("}]}`,
 			Change: `{metadata: {labels: {a: b}, resourceVersion: "1"}, spec: {matchConditions: [{name: a, expression: "(("}], validations: [{expression: "((", message: new}]}}`},
