@@ -27,6 +27,8 @@ import (
 type server struct {
 	config *rest.Config
 	client kubernetes.Interface
+	// audit is the file of its audit log, if that is compared.
+	audit string
 }
 
 func newServer(t *testing.T, config *rest.Config) *server {
@@ -57,6 +59,12 @@ func start(t *testing.T, flags ...string) (svc, kube *server) {
 // startWith starts both servers, svc with flags of its own.
 func startWith(t *testing.T, own []string, flags ...string) (svc, kube *server) {
 	t.Helper()
+	return startEach(t, append(own, flags...), flags)
+}
+
+// startEach starts each server with its flags.
+func startEach(t *testing.T, ofSvc, ofKube []string) (svc, kube *server) {
+	t.Helper()
 	if os.Getenv("SVC") == "" {
 		t.Skip("it compares the binary that $SVC names with kube-apiserver: run make test-peers-access")
 	}
@@ -65,12 +73,12 @@ func startWith(t *testing.T, own []string, flags ...string) (svc, kube *server) 
 			t.Fatal(err)
 		}
 	}
-	k, err := launch.UpKube(t.Context(), t.TempDir(), flags...)
+	k, err := launch.UpKube(t.Context(), t.TempDir(), ofKube...)
 	t.Cleanup(k.Stop)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := launch.Up(t.Context(), t.TempDir(), append(own, flags...)...)
+	s, err := launch.Up(t.Context(), t.TempDir(), ofSvc...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 	sigsyaml "sigs.k8s.io/yaml"
 
@@ -38,6 +39,10 @@ type step struct {
 	// Path is that of the collection for a POST, otherwise that of the object.
 	Path, ContentType string
 	Body              map[string]any
+	// Until repeats a request that prepares others until its answer begins with it.
+	Until string
+
+	auditID string
 }
 
 // configured are those with a configuration, and those of which controllers do the other
@@ -47,14 +52,14 @@ const configured = "NodeRestriction,EventRateLimit,ImagePolicyWebhook,NamespaceA
 // TestBothServersAdmitTheSame compares what each admission plugin accepts, changes and refuses.
 func TestBothServersAdmitTheSame(t *testing.T) {
 	svc, kube := start(t, "--enable-admission-plugins="+plugins, "--disable-admission-plugins=ServiceAccount", "--allow-privileged=true")
-	compareAdmission(t, svc, kube, "admission", "admission.yaml")
+	compareAdmission(t, svc, kube, "admission", steps(t, "admission.yaml"))
 }
 
 // TestBothServersAdmitTheSameWithConfiguredPlugins is TestBothServersAdmitTheSame for others.
 func TestBothServersAdmitTheSameWithConfiguredPlugins(t *testing.T) {
 	svc, kube := startWith(t, []string{"--controllers=", "--service-cluster-ip-range=10.96.0.0/16"},
 		"--enable-admission-plugins="+configured, "--admission-control-config-file="+pluginConfig(t))
-	compareAdmission(t, svc, kube, "configured admission", "configured.yaml")
+	compareAdmission(t, svc, kube, "configured admission", steps(t, "configured.yaml"))
 }
 
 // pluginConfig is the file of the configurations of plugins: two events a second in a
@@ -107,12 +112,16 @@ func reviewImages(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(review) // the server may have given up
 }
 
-// compareAdmission sends the requests of a file to both servers, and compares the responses.
-func compareAdmission(t *testing.T, svc, kube *server, about, file string) {
+// compareAdmission sends requests to both servers, and compares the responses.
+func compareAdmission(t *testing.T, svc, kube *server, about string, all []step) {
 	t.Helper()
 	var found []difference.Difference
-	all := steps(t, file)
 	for _, s := range all {
+		if s.Until != "" {
+			svc.await(t, s)
+			kube.await(t, s)
+			continue
+		}
 		ours, theirs := svc.send(t, s), kube.send(t, s)
 		if s.Is == "" {
 			for name, fields := range map[string]difference.Fields{"svc": ours, "kube-apiserver": theirs} {
@@ -124,18 +133,22 @@ func compareAdmission(t *testing.T, svc, kube *server, about, file string) {
 		}
 		found = append(found, difference.Between(s.Is, ours, theirs)...)
 	}
+	if svc.audit != "" {
+		found = append(found, compareAnnotations(t, svc, kube, all)...)
+	}
 	report(t, about, found)
 	t.Logf("%d requests", len(all))
 }
 
-func steps(t *testing.T, file string) []step {
+// steps reads the requests of a file, after replacements of pairs of strings.
+func steps(t *testing.T, file string, replaced ...string) []step {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []step
-	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(strings.NewReplacer(replaced...).Replace(string(content)))))
 	for {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -178,6 +191,9 @@ func (s *server) send(t *testing.T, st step) difference.Fields {
 	if st.ContentType != "" {
 		req.Header.Set("Content-Type", st.ContentType)
 	}
+	if st.auditID != "" {
+		req.Header.Set(auditv1.HeaderAuditID, st.auditID)
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -201,11 +217,7 @@ func (s *server) send(t *testing.T, st step) difference.Fields {
 	if err := json.Unmarshal(content, &object); err != nil {
 		t.Fatal(err)
 	}
-	if metadata, ok := object["metadata"].(map[string]any); ok {
-		for _, ownEach := range []string{"uid", "creationTimestamp", "resourceVersion", "managedFields", "generation"} {
-			delete(metadata, ownEach)
-		}
-	}
+	withoutOwn(object)
 	of, err := difference.Of(object, func(_, text string) string { return anonymous(text) })
 	if err != nil {
 		t.Fatal(err)
@@ -215,6 +227,15 @@ func (s *server) send(t *testing.T, st step) difference.Fields {
 	}
 	fields["answer"] = "success"
 	return fields
+}
+
+// withoutOwn removes from an object what each server chooses itself.
+func withoutOwn(object map[string]any) {
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		for _, ownEach := range []string{"uid", "creationTimestamp", "resourceVersion", "managedFields", "generation"} {
+			delete(metadata, ownEach)
+		}
+	}
 }
 
 // own matches what each server chooses itself: UIDs, and addresses of services.
