@@ -14,6 +14,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/apifake"
@@ -33,6 +34,8 @@ type machine struct {
 	overrides overrides
 	// gates changes the feature gates of agents; nil changes none.
 	gates func(*config.Gates)
+	// clock is the agents'; nil for the real one.
+	clock clock.WithTickerAndDelayedExecution
 	// api is the agents' API server; nil without one.
 	api   *apifake.Server
 	agent *Agent
@@ -87,7 +90,7 @@ func (m *machine) attempt(ctx context.Context) (*Agent, error) {
 	if m.adjust != nil {
 		m.adjust(&flags, c)
 	}
-	o := Config{Flags: flags, Configuration: c, Version: "v1.36.0", LogLinksDir: filepath.Join(m.dir, "links")}
+	o := Config{Flags: flags, Configuration: c, Version: "v1.36.0", LogLinksDir: filepath.Join(m.dir, "links"), Clock: m.clock}
 	if m.gates != nil {
 		m.gates(&o.Gates)
 	}
