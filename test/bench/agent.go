@@ -19,6 +19,8 @@ type agentSystem struct {
 	machine *launch.Machine // nil before the first process starts
 	agent   *launch.Agent
 	program string
+	// small is whether the agent's directory is on a disk of its own, which is small.
+	small bool
 }
 
 // agents returns svclet and kubelet.
@@ -67,6 +69,11 @@ func (s *agentSystem) Processes(dir string) ([]process, error) {
 	}
 	if s.agent, err = s.machine.NewAgent(s.kind, s.program, benchNode); err != nil {
 		return nil, err
+	}
+	if s.small {
+		if err := s.useSmallDisk(); err != nil {
+			return nil, err
+		}
 	}
 	return append(processes, process{
 		name: string(s.kind), path: s.program, args: s.agent.Args,

@@ -186,6 +186,19 @@ func measureAgentWithPods(ctx context.Context, t *trial) error {
 	})
 }
 
+// measureFullNode measures how long a node takes to run as many pods as it may.
+func measureFullNode(ctx context.Context, t *trial) error {
+	return withAgent(ctx, t, func(a *agentTrial) error {
+		n := t.sizes.AgentMass
+		times, err := atOnce(n, func(name string) (time.Duration, error) { return a.create(ctx, name) })
+		if err != nil {
+			return err
+		}
+		t.record(lower(fmt.Sprintf("create to Running, %d at once", n), "the last one", "ms"), milliseconds(times[n-1]))
+		return a.removeAll(ctx)
+	})
+}
+
 // removeAll deletes all pods and waits until they are gone.
 func (a *agentTrial) removeAll(ctx context.Context) error {
 	var pods corev1.PodList

@@ -76,6 +76,10 @@ func contests() []contest {
 			{"podstart", measurePodStarts},
 			{"podrestart", measurePodRestarts},
 			{"podidle", measureAgentWithPods},
+			{"podmass", measureFullNode},
+		}},
+		{"evictions", agentsOnSmallDisks, []measure{
+			{"podevict", measureEvictions},
 		}},
 	}
 }

@@ -39,6 +39,8 @@ type sizes struct {
 	AgentPods    []int         // that do nothing while the agent is measured
 	AgentStarts  int           // pods that are started one by one
 	AgentBurst   int           // pods that are started at once
+	AgentMass    int           // pods that fill a node at once
+	Evictions    int           // of pods from a node whose disk is full
 	CrowdNodes   int           // whose machines send heartbeats
 	CrowdPods    int           // on them
 	Crowd        time.Duration // for which users send requests meanwhile
@@ -59,7 +61,7 @@ func fullSizes() sizes {
 		MemoryPods: 50_000, MemorySettle: 10 * time.Second,
 		Nodes: 1_000, LargeNodes: 5_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Namespaces: 1_000, Dependents: 50_000, Mass: 100_000,
 		Stateful: 1_000, CronJobs: 500, Autoscalers: 200, Claims: 5_000, Preemptors: 250,
-		AgentPods: []int{10, 50}, AgentStarts: 20, AgentBurst: 20,
+		AgentPods: []int{10, 50}, AgentStarts: 20, AgentBurst: 20, AgentMass: 110, Evictions: 6,
 		CrowdNodes: 1_000, CrowdPods: 10_000, Crowd: time.Minute,
 		FleetAgents: 200, FleetPods: 2_000,
 		Definitions: 500, Objects: 100_000, IdleWatches: 10_000,
@@ -77,7 +79,7 @@ func quickSizes() sizes {
 		MemoryPods: 2_000, MemorySettle: time.Second,
 		Nodes: 100, LargeNodes: 500, Scheduled: 500, Deployments: 10, Content: 1_000, Namespaces: 50, Dependents: 2_000, Mass: 2_000,
 		Stateful: 100, CronJobs: 50, Autoscalers: 20, Claims: 200, Preemptors: 20,
-		AgentPods: []int{5}, AgentStarts: 5, AgentBurst: 5,
+		AgentPods: []int{5}, AgentStarts: 5, AgentBurst: 5, AgentMass: 10, Evictions: 2,
 		CrowdNodes: 100, CrowdPods: 1_000, Crowd: 5 * time.Second,
 		FleetAgents: 10, FleetPods: 100,
 		Definitions: 10, Objects: 1_000, IdleWatches: 500,

@@ -126,7 +126,7 @@ func (m *Machine) NewAgent(kind AgentKind, program, node string) (*Agent, error)
 		connection = "--kubeconfig="
 	}
 	a.Args = []string{
-		"--config=" + a.file("config.yaml"), connection + a.file("connection"), "--root-dir=" + m.agentDir(),
+		"--config=" + a.file("config.yaml"), connection + a.file("connection"), "--root-dir=" + m.AgentDir(),
 		"--cert-dir=" + a.file("certificates"), "--hostname-override=" + a.Node,
 	}
 	return a, nil
@@ -145,7 +145,7 @@ func (a *Agent) Start() (err error) {
 
 // Configure writes the agent's files: its node is to be in cluster.
 func (a *Agent) Configure(cluster Cluster) error {
-	for _, dir := range []string{a.machine.agentDir(), a.Manifests, a.PodLogs} {
+	for _, dir := range []string{a.machine.AgentDir(), a.Manifests, a.PodLogs} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}

@@ -96,8 +96,8 @@ func (m *Machine) Import(ctx context.Context, images ...Image) error {
 	return nil
 }
 
-// agentDir is the root directory of its agents.
-func (m *Machine) agentDir() string { return filepath.Join(m.Dir, "agent") }
+// AgentDir is the root directory of its agents.
+func (m *Machine) AgentDir() string { return filepath.Join(m.Dir, "agent") }
 
 // Remove ends its pods and its containerd, and reports what is left of them. Its
 // agents must have ended.
@@ -110,7 +110,7 @@ func (m *Machine) Remove() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	_, err := containerd.Reset(ctx, m.config, containerd.Leavings{Dir: m.agentDir(), LogsDir: filepath.Join(m.Dir, "logs"), Cgroup: m.Bridge})
+	_, err := containerd.Reset(ctx, m.config, containerd.Leavings{Dir: m.AgentDir(), LogsDir: filepath.Join(m.Dir, "logs"), Cgroup: m.Bridge})
 	errs := []error{err, Left(m.Dir, m.config.Dir, m.Bridge)}
 	if errors.Join(errs...) == nil {
 		errs = append(errs, os.RemoveAll(m.Dir))
