@@ -31,7 +31,8 @@ const (
 var certificateSigningRequests = resource.Type[*certificatesv1.CertificateSigningRequest]{
 	Name: "certificatesigningrequests", ShortNames: []string{"csr"},
 	Versions: []resource.Version{
-		resource.Convert(requestFromV1beta1, requestToV1beta1).DefaultedBy(defaultRequestV1beta1).ValidatedBy(validateRequestV1beta1),
+		resource.Convert(requestFromV1beta1, requestToV1beta1).DefaultedBy(defaultRequestV1beta1).
+			ValidatedBy(validateRequestV1beta1).ViewsValidatedBy(validateViewV1beta1),
 	},
 	NameRule:      resource.PathSegmentName,
 	PrepareCreate: signWithUser,
@@ -44,13 +45,15 @@ var certificateSigningRequests = resource.Type[*certificatesv1.CertificateSignin
 	Status:         true,
 	PrepareStatus:  prepareStatus,
 	ValidateStatus: func(r, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
-		return append(validateStatus(r, old), validateNoApproval(r, old)...)
+		return append(validateStatus(r, old, asStored(old)), validateNoApproval(r, old)...)
 	},
 	Views: []resource.View[*certificatesv1.CertificateSigningRequest]{{
-		Name:     "approval",
-		Prepare:  prepareApproval,
-		Validate: validateStatus,
-		Resets:   []string{"spec", "status.certificate"},
+		Name:    "approval",
+		Prepare: prepareApproval,
+		Validate: func(r, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
+			return validateStatus(r, old, asStored(old))
+		},
+		Resets: []string{"spec", "status.certificate"},
 	}},
 	Columns: []resource.Column[*certificatesv1.CertificateSigningRequest]{
 		resource.Name[*certificatesv1.CertificateSigningRequest](),
@@ -206,16 +209,35 @@ func conditionsOf(r *certificatesv1.CertificateSigningRequest, t certificatesv1.
 	return found
 }
 
+// statusLeniency is what of a status is accepted against the rules.
+type statusLeniency struct {
+	bothVerdicts, sameTypes, emptyTypes, anyCertificate bool
+}
+
+// asStored is the leniency for an update of a request: a client of v1beta1 may have
+// stored what v1 refuses.
+func asStored(old *certificatesv1.CertificateSigningRequest) statusLeniency {
+	var l statusLeniency
+	seen := map[certificatesv1.RequestConditionType]bool{}
+	for _, c := range old.Status.Conditions {
+		l.sameTypes = l.sameTypes || seen[c.Type]
+		l.emptyTypes = l.emptyTypes || c.Type == ""
+		seen[c.Type] = true
+	}
+	l.bothVerdicts = seen[certificatesv1.CertificateApproved] && seen[certificatesv1.CertificateDenied]
+	return l
+}
+
 // validateStatus has the rules that the subresources status and approval share.
-func validateStatus(r, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
+func validateStatus(r, old *certificatesv1.CertificateSigningRequest, l statusLeniency) field.ErrorList {
 	path := field.NewPath("status", "conditions")
-	errs := validateConditions(path, r)
+	errs := validateConditions(path, r, l)
 	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
 		if len(conditionsOf(r, t)) < len(conditionsOf(old, t)) {
 			errs = append(errs, field.Forbidden(path, fmt.Sprintf("updates may not remove a condition of type %q", t)))
 		}
 	}
-	if bytes.Equal(r.Status.Certificate, old.Status.Certificate) {
+	if l.anyCertificate || bytes.Equal(r.Status.Certificate, old.Status.Certificate) {
 		return errs
 	}
 	certificate := field.NewPath("status", "certificate")
@@ -245,22 +267,22 @@ func validateNoApproval(r, old *certificatesv1.CertificateSigningRequest) field.
 	return errs
 }
 
-func validateConditions(path *field.Path, r *certificatesv1.CertificateSigningRequest) field.ErrorList {
+func validateConditions(path *field.Path, r *certificatesv1.CertificateSigningRequest, l statusLeniency) field.ErrorList {
 	var errs field.ErrorList
 	var seen []certificatesv1.RequestConditionType
 	for i, c := range r.Status.Conditions {
 		at := path.Index(i)
-		if c.Type == "" {
+		if c.Type == "" && !l.emptyTypes {
 			errs = append(errs, field.Required(at.Child("type"), ""))
 		}
-		if slices.Contains(seen, c.Type) {
+		if slices.Contains(seen, c.Type) && !l.sameTypes {
 			errs = append(errs, field.Duplicate(at.Child("type"), c.Type))
 		}
 		seen = append(seen, c.Type)
 		errs = append(errs, validateConditionStatus(at.Child("status"), c)...)
 	}
 	approved, denied := slices.Index(seen, certificatesv1.CertificateApproved), slices.Index(seen, certificatesv1.CertificateDenied)
-	if approved >= 0 && denied >= 0 {
+	if approved >= 0 && denied >= 0 && !l.bothVerdicts {
 		errs = append(errs, field.Invalid(path, seen[max(approved, denied)], "Approved and Denied conditions are mutually exclusive"))
 	}
 	return errs

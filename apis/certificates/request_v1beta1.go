@@ -87,3 +87,17 @@ func validateRequestV1beta1(obj, old runtime.Object) field.ErrorList {
 	}
 	return validateAnyRequest(obj.(*certificatesv1.CertificateSigningRequest))
 }
+
+// validateViewV1beta1 validates updates of the status and of the approval. Conditions may
+// have any type, also the same twice, and the certificate may be anything and change
+// (document 2, section 9).
+func validateViewV1beta1(view string, obj, old runtime.Object) field.ErrorList {
+	r, was := obj.(*certificatesv1.CertificateSigningRequest), old.(*certificatesv1.CertificateSigningRequest)
+	l := asStored(was)
+	l.sameTypes, l.emptyTypes, l.anyCertificate = true, true, true
+	errs := validateStatus(r, was, l)
+	if view == "status" {
+		errs = append(errs, validateNoApproval(r, was)...)
+	}
+	return errs
+}

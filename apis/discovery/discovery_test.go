@@ -1,9 +1,12 @@
 package discovery
 
 import (
+	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"svc.dev/svc/apis/resource/resourcetest"
@@ -39,6 +42,28 @@ endpoints: [{addresses: [10.0.0.1], nodeName: node-1, hostname: web-0, hints: {f
 		{Name: "hints are unique", Change: `endpoints: [{addresses: [10.0.0.1], hints: {forZones: [{name: a}, {name: a}]}}]`,
 			Want: []string{`endpoints[0].hints.forZones[1].name: Duplicate value: "a"`}},
 	})
+}
+
+func TestTopologyOfV1beta1(t *testing.T) {
+	slice := func(topology map[string]string) *discoveryv1.EndpointSlice {
+		var s discoveryv1.EndpointSlice
+		if err := sliceFromV1beta1(&discoveryv1beta1.EndpointSlice{
+			AddressType: discoveryv1beta1.AddressTypeIPv4,
+			Endpoints:   []discoveryv1beta1.Endpoint{{Addresses: []string{"10.0.0.1"}, Topology: topology}},
+		}, &s); err != nil {
+			t.Fatal(err)
+		}
+		return &s
+	}
+	many := map[string]string{corev1.LabelTopologyZone: "z"}
+	for i := range maxTopology {
+		many[fmt.Sprint("k", i)] = ""
+	}
+	resourcetest.Errors(t, validateSlice(slice(many)))
+	many["one-more"] = ""
+	resourcetest.Errors(t, validateSlice(slice(many)), `endpoints[0].deprecatedTopology: Too many: 17: must have at most 16 items`)
+	resourcetest.Errors(t, validateSlice(slice(map[string]string{"rack": "-"})),
+		`endpoints[0].deprecatedTopology: Invalid value: "-": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`)
 }
 
 func TestThereAreLimits(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -27,6 +28,7 @@ const (
 	maxPorts     = 20_000
 	maxAddresses = 100
 	maxHints     = 8
+	maxTopology  = 16
 )
 
 var endpointSlices = resource.Type[*discoveryv1.EndpointSlice]{
@@ -147,6 +149,11 @@ func validateEndpoint(path *field.Path, e *discoveryv1.Endpoint, kind discoveryv
 	for i, address := range e.Addresses {
 		errs = append(errs, validateAddress(addresses.Index(i), address, kind)...)
 	}
+	topology := path.Child("deprecatedTopology")
+	if len(e.DeprecatedTopology) > maxTopology {
+		errs = append(errs, field.TooMany(topology, len(e.DeprecatedTopology), maxTopology))
+	}
+	errs = append(errs, metav1validation.ValidateLabels(e.DeprecatedTopology, topology)...)
 	if e.NodeName != nil {
 		errs = append(errs, resource.Invalid(path.Child("nodeName"), *e.NodeName, apivalidation.NameIsDNSSubdomain(*e.NodeName, false))...)
 	}

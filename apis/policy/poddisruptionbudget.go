@@ -14,7 +14,7 @@ import (
 
 var podDisruptionBudgets = resource.Type[*policyv1.PodDisruptionBudget]{
 	Name: "poddisruptionbudgets", ShortNames: []string{"pdb"}, Namespaced: true, AnyFinalizer: true,
-	Versions:       []resource.Version{resource.Convert(budgetFromV1beta1, budgetToV1beta1)},
+	Versions:       []resource.Version{resource.Convert(budgetFromV1beta1, budgetToV1beta1).ViewsValidatedBy(validateStatusV1beta1)},
 	NameRule:       resource.PathSegmentName,
 	Validate:       validatePodDisruptionBudget,
 	Generation:     true,

@@ -7,6 +7,9 @@ import (
 	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
 )
@@ -30,6 +33,12 @@ func budgetToV1beta1(in *policyv1.PodDisruptionBudget, out *policyv1beta1.PodDis
 	resource.CopyFields(in, out)
 	out.Spec.Selector = translateEmpty(in.Spec.Selector, metav1.LabelSelectorOpDoesNotExist, metav1.LabelSelectorOpExists)
 	return nil
+}
+
+// validateStatusV1beta1 validates the conditions alone: clients of v1beta1 may write negative
+// counts.
+func validateStatusV1beta1(_ string, obj, _ runtime.Object) field.ErrorList {
+	return metav1validation.ValidateConditions(obj.(*policyv1.PodDisruptionBudget).Status.Conditions, field.NewPath("status", "conditions"))
 }
 
 // translateEmpty returns a selector in the other version: to is the operator by which

@@ -81,3 +81,14 @@ spec:
 			Want: []string{`spec.runtimeClass.allowedRuntimeClassNames: Required value: default "b" must be present`}},
 	})
 }
+
+func TestV1beta1AllowsNegativeCountsInTheStatus(t *testing.T) {
+	obj := &policyv1.PodDisruptionBudget{Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: -1, Conditions: []metav1.Condition{{}}}}
+	conditions := validateStatusV1beta1("status", obj, obj)
+	if len(conditions) == 0 {
+		t.Error("no errors for a condition without fields")
+	}
+	if errs := validatePodDisruptionBudgetStatus(obj, obj); len(errs) != len(conditions)+1 {
+		t.Errorf("errors in v1: %v, in v1beta1: %v", errs, conditions)
+	}
+}

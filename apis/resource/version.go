@@ -21,6 +21,9 @@ type Version struct {
 	// instead of the hub's Validate and ValidateUpdate. It is given hub objects; old
 	// is a nil interface on create.
 	Validate func(obj, old runtime.Object) field.ErrorList
+	// ValidateView, if set, does so for updates through a subresource that is a view,
+	// or the status, instead of its Validate.
+	ValidateView func(view string, obj, old runtime.Object) field.ErrorList
 	// Default, if set, fills in what this version defaults otherwise than the hub, in an
 	// object of this version that a client sends. The hub's defaults come after it.
 	Default func(obj runtime.Object)
@@ -104,6 +107,12 @@ type WithoutDefaults struct{ runtime.GroupVersioner }
 // ValidatedBy returns the version with Validate set.
 func (v Version) ValidatedBy(validate func(obj, old runtime.Object) field.ErrorList) Version {
 	v.Validate = validate
+	return v
+}
+
+// ViewsValidatedBy returns the version with ValidateView set.
+func (v Version) ViewsValidatedBy(validate func(view string, obj, old runtime.Object) field.ErrorList) Version {
+	v.ValidateView = validate
 	return v
 }
 

@@ -130,18 +130,28 @@ func (s *strategy) validateFinalizers(obj runtime.Object) field.ErrorList {
 // validateObject validates an object except for its metadata, by the rules of the
 // version in which the client writes. On create old is nil.
 func (s *strategy) validateObject(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	if info, ok := request.RequestInfoFrom(ctx); ok {
-		for _, v := range s.kind.Versions {
-			if v.Validate != nil && v.GVK.Group == info.APIGroup && v.GVK.Version == info.APIVersion {
-				return v.Validate(obj, old)
-			}
-		}
+	if v := s.clientVersion(ctx); v != nil && v.Validate != nil {
+		return v.Validate(obj, old)
 	}
 	errs := append(s.kind.Validate(obj), s.kind.Restrict(s.env, obj)...)
 	if old == nil {
 		return append(errs, s.kind.ValidateCreate(obj)...)
 	}
 	return append(errs, s.kind.ValidateUpdate(obj, old)...)
+}
+
+// clientVersion returns the version in which the client writes, or nil if it is the hub.
+func (s *strategy) clientVersion(ctx context.Context) *resource.Version {
+	info, ok := request.RequestInfoFrom(ctx)
+	if !ok {
+		return nil
+	}
+	for i := range s.kind.Versions {
+		if gvk := s.kind.Versions[i].GVK; gvk.Group == info.APIGroup && gvk.Version == info.APIVersion {
+			return &s.kind.Versions[i]
+		}
+	}
+	return nil
 }
 
 // WarningsOnUpdate implements rest.RESTUpdateStrategy.
@@ -193,8 +203,12 @@ func (s viewStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
-func (s viewStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := append(s.validateMeta(obj, old), s.view.Validate(obj, old)...)
+func (s viewStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	validate := s.view.Validate
+	if v := s.clientVersion(ctx); v != nil && v.ValidateView != nil {
+		validate = func(obj, old runtime.Object) field.ErrorList { return v.ValidateView(s.view.Name, obj, old) }
+	}
+	errs := append(s.validateMeta(obj, old), validate(obj, old)...)
 	return bounded(append(errs, s.view.Restrict(s.env, obj, old)...))
 }
 

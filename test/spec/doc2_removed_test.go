@@ -36,6 +36,11 @@ type removedVersion struct {
 	// becomes are the fields of the object in the successor, by paths with dots and
 	// indexes; stays those that the removed version returns.
 	becomes, stays map[string]any
+	// refused is what the successor says of such an object when it is created there; empty
+	// if it accepts it.
+	refused string
+	// unwritable removes from such an object what clients of the successor cannot write.
+	unwritable func(obj object)
 	// name is the object's name if it must be a certain one.
 	name string
 	// posted is true if the type is not stored.
@@ -51,9 +56,13 @@ const (
 	bound        = `"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"n"},"subjects":[{"kind":"User","name":"u"}]`
 	ingressRules = `"rules":[{"http":{"paths":[{"path":"/","backend":{"serviceName":"s","servicePort":"web"}}]}}]`
 	hpa          = `"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"maxReplicas":3`
-	flow         = `"spec":{"type":"Limited","limited":{"assuredConcurrencyShares":7,"limitResponse":{"type":"Reject"}}}`
-	flowSpec     = `"spec":{"priorityLevelConfiguration":{"name":"global-default"}}`
-	webhooks     = `"webhooks":[{"name":"a.example.com","clientConfig":{"url":"https://localhost:1"},"sideEffects":"Some","rules":[{"operations":["CREATE"],"apiGroups":["example.com"],"apiVersions":["v1"],"resources":["things"]}]}]`
+	flow         = `"spec":{"type":"Limited","limited":{"assuredConcurrencyShares":7,"limitResponse":{"type":"Queue","queuing":{"queues":8,"handSize":2,"queueLengthLimit":9}}}}`
+	flowSpec     = `"spec":{"priorityLevelConfiguration":{"name":"global-default"},"matchingPrecedence":9,"distinguisherMethod":{"type":"ByUser"},"rules":[{"subjects":[{"kind":"User","user":{"name":"u"}}],"nonResourceRules":[{"verbs":["get"],"nonResourceURLs":["/x"]}]}]}`
+	webhooks     = `"webhooks":[{"name":"a.example.com","clientConfig":{"url":"https://localhost:1"},"sideEffects":"Some","rules":[{"operations":["CREATE"],"apiGroups":["example.com"],"apiVersions":["v1"],"resources":["things"],"scope":"Namespaced"}],` +
+		`"namespaceSelector":{"matchLabels":{"a":"b"}},"objectSelector":{"matchLabels":{"c":"d"}}}]`
+	webhooksRefused = `webhooks[0].sideEffects: Unsupported value: \"Some\": supported values: \"None\", \"NoneOnDryRun\"`
+	oldDefinition   = `"spec":{"group":"example.com","version":"v1","names":{"plural":"olds","kind":"Old","shortNames":["ol"]},"subresources":{"status":{},"scale":{"specReplicasPath":".spec.n","statusReplicasPath":".status.n"}},` +
+		`"validation":{"openAPIV3Schema":{"properties":{"a":{"type":"string"}}}},"additionalPrinterColumns":[{"name":"A","type":"string","JSONPath":".a"}]}`
 )
 
 func ingressBecomes() map[string]any {
@@ -80,28 +89,33 @@ func removedVersions() []removedVersion {
 // objectsRemovedIn22 are the rows of objects that extend or configure the server, and of ingresses.
 func objectsRemovedIn22() []removedVersion {
 	return []removedVersion{
-		{release: 22, path: admissionPath + "v1beta1/mutatingwebhookconfigurations", successor: admissionPath + "v1/mutatingwebhookconfigurations", body: webhooks, becomes: webhookBecomes(),
+		{release: 22, path: admissionPath + "v1beta1/mutatingwebhookconfigurations", successor: admissionPath + "v1/mutatingwebhookconfigurations", body: webhooks, refused: webhooksRefused, becomes: webhookBecomes(),
 			warning: "MutatingWebhookConfiguration is deprecated in v1.16+, unavailable in v1.22+; use admissionregistration.k8s.io/v1 MutatingWebhookConfiguration"},
-		{release: 22, path: admissionPath + "v1beta1/validatingwebhookconfigurations", successor: admissionPath + "v1/validatingwebhookconfigurations", body: webhooks, becomes: webhookBecomes(),
+		{release: 22, path: admissionPath + "v1beta1/validatingwebhookconfigurations", successor: admissionPath + "v1/validatingwebhookconfigurations", body: webhooks, refused: webhooksRefused, becomes: webhookBecomes(),
 			warning: "ValidatingWebhookConfiguration is deprecated in v1.16+, unavailable in v1.22+; use admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration"},
 		{release: 22, path: "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions", successor: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-			name: "olds.example.com", body: `"spec":{"group":"example.com","version":"v1","names":{"plural":"olds","kind":"Old"},"additionalPrinterColumns":[{"name":"A","type":"string","JSONPath":".a"}]}`,
-			becomes: map[string]any{"spec.scope": "Namespaced", "spec.preserveUnknownFields": true, "spec.versions.0.name": "v1", "spec.versions.0.additionalPrinterColumns.0.jsonPath": ".a"},
+			name: "olds.example.com", body: oldDefinition, refused: `spec.preserveUnknownFields: Invalid value: true: cannot set to true`,
+			becomes: map[string]any{
+				"spec.scope": "Namespaced", "spec.preserveUnknownFields": true, "spec.versions.0.name": "v1", "spec.versions.0.additionalPrinterColumns.0.jsonPath": ".a", "spec.conversion.strategy": "None",
+				"spec.versions.0.schema.openAPIV3Schema.properties.a.type": "string", "spec.versions.0.subresources.scale.specReplicasPath": ".spec.n", "spec.version": nil, "spec.validation": nil,
+			},
+			stays:   map[string]any{"spec.version": "v1", "spec.additionalPrinterColumns.0.JSONPath": ".a", "spec.subresources.scale.statusReplicasPath": ".status.n", "spec.validation.openAPIV3Schema.properties.a.type": "string"},
 			warning: "CustomResourceDefinition is deprecated in v1.16+, unavailable in v1.22+; use apiextensions.k8s.io/v1 CustomResourceDefinition"},
 		{release: 22, path: "/apis/apiregistration.k8s.io/v1beta1/apiservices", successor: "/apis/apiregistration.k8s.io/v1/apiservices",
 			name: "v9.old.example.com", body: `"spec":{"group":"old.example.com","version":"v9","groupPriorityMinimum":1,"versionPriority":1,"insecureSkipTLSVerify":true,"service":{"name":"s","namespace":"default"}}`,
 			warning: "APIService " + group22 + "; use apiregistration.k8s.io/v1 APIService"},
 		{release: 22, path: "/apis/certificates.k8s.io/v1beta1/certificatesigningrequests", successor: "/apis/certificates.k8s.io/v1/certificatesigningrequests",
-			body: `"spec":{"request":"` + certificateRequest() + `"}`, warning: "CertificateSigningRequest " + group22 + "; use certificates.k8s.io/v1 CertificateSigningRequest",
-			becomes: map[string]any{"spec.signerName": "kubernetes.io/legacy-unknown", "spec.usages.0": "digital signature"}},
-		alike(22, "/apis/coordination.k8s.io/%s"+nsPath+"leases", "v1beta1", "v1", "Lease "+group22+"; use coordination.k8s.io/v1 Lease", `"spec":{"holderIdentity":"h"}`),
+			body: `"spec":{"request":"` + certificateRequest() + `","usages":["digital signature","digital signature","fun"]}`, warning: "CertificateSigningRequest " + group22 + "; use certificates.k8s.io/v1 CertificateSigningRequest",
+			becomes: map[string]any{"spec.signerName": "kubernetes.io/legacy-unknown", "spec.usages.1": "digital signature", "spec.usages.2": "fun"},
+			refused: `spec.usages[1]: Duplicate value: \"digital signature\", spec.usages[2]: Unsupported value: \"fun\"`},
+		alike(22, "/apis/coordination.k8s.io/%s"+nsPath+"leases", "v1beta1", "v1", "Lease "+group22+"; use coordination.k8s.io/v1 Lease", `"spec":{"holderIdentity":"h","leaseDurationSeconds":40,"acquireTime":"2024-01-01T00:00:00.000001Z","renewTime":"2024-01-01T00:00:01.000002Z","leaseTransitions":2}`),
 		{release: 22, path: "/apis/extensions/v1beta1" + nsPath + "ingresses", successor: "/apis/networking.k8s.io/v1" + nsPath + "ingresses",
 			body: `"spec":{"backend":{"serviceName":"d","servicePort":80},` + ingressRules + `}`, becomes: ingressBecomes(), stays: map[string]any{"spec.backend.servicePort": 80.0},
 			warning: "Ingress is deprecated in v1.14+, unavailable in v1.22+; use networking.k8s.io/v1 Ingress"},
 		{release: 22, path: "/apis/networking.k8s.io/v1beta1" + nsPath + "ingresses", successor: "/apis/networking.k8s.io/v1" + nsPath + "ingresses",
 			body: `"spec":{"backend":{"serviceName":"d","servicePort":80},` + ingressRules + `}`, becomes: ingressBecomes(), stays: map[string]any{"spec.backend.servicePort": 80.0},
 			warning: "Ingress " + group22 + "; use networking.k8s.io/v1 Ingress"},
-		alike(22, "/apis/networking.k8s.io/%s/ingressclasses", "v1beta1", "v1", "IngressClass "+group22+"; use networking.k8s.io/v1 IngressClass", `"spec":{"controller":"example.com/c"}`),
+		alike(22, "/apis/networking.k8s.io/%s/ingressclasses", "v1beta1", "v1", "IngressClass "+group22+"; use networking.k8s.io/v1 IngressClass", `"spec":{"controller":"example.com/c","parameters":{"apiGroup":"example.com","kind":"Settings","name":"s"}}`),
 	}
 }
 
@@ -131,10 +145,10 @@ func policiesRemovedIn22() []removedVersion {
 		alike(22, rbacPath+"%s/clusterrolebindings", "v1beta1", "v1", "ClusterRoleBinding is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 ClusterRoleBinding", bound),
 		alike(22, rbacPath+"%s"+nsPath+"roles", "v1beta1", "v1", "Role is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 Role", role),
 		alike(22, rbacPath+"%s"+nsPath+"rolebindings", "v1beta1", "v1", "RoleBinding is deprecated in v1.17+, unavailable in v1.22+; use rbac.authorization.k8s.io/v1 RoleBinding", bound),
-		alike(22, "/apis/scheduling.k8s.io/%s/priorityclasses", "v1beta1", "v1", "PriorityClass is deprecated in v1.14+, unavailable in v1.22+; use scheduling.k8s.io/v1 PriorityClass", `"value":5`),
-		alike(22, storagePath+"%s/csidrivers", "v1beta1", "v1", "CSIDriver "+group22+"; use storage.k8s.io/v1 CSIDriver", `"spec":{}`),
-		alike(22, storagePath+"%s/csinodes", "v1beta1", "v1", "CSINode is deprecated in v1.17+, unavailable in v1.22+; use storage.k8s.io/v1 CSINode", `"spec":{"drivers":[{"name":"d.example.com","nodeID":"n"}]}`),
-		alike(22, storagePath+"%s/storageclasses", "v1beta1", "v1", "StorageClass "+group22+"; use storage.k8s.io/v1 StorageClass", `"provisioner":"p"`),
+		alike(22, "/apis/scheduling.k8s.io/%s/priorityclasses", "v1beta1", "v1", "PriorityClass is deprecated in v1.14+, unavailable in v1.22+; use scheduling.k8s.io/v1 PriorityClass", `"value":5,"globalDefault":false,"description":"d","preemptionPolicy":"Never"`),
+		alike(22, storagePath+"%s/csidrivers", "v1beta1", "v1", "CSIDriver "+group22+"; use storage.k8s.io/v1 CSIDriver", `"spec":{"attachRequired":false,"podInfoOnMount":true,"volumeLifecycleModes":["Ephemeral"],"fsGroupPolicy":"File","storageCapacity":true}`),
+		alike(22, storagePath+"%s/csinodes", "v1beta1", "v1", "CSINode is deprecated in v1.17+, unavailable in v1.22+; use storage.k8s.io/v1 CSINode", `"spec":{"drivers":[{"name":"d.example.com","nodeID":"n","topologyKeys":["rack"],"allocatable":{"count":3}}]}`),
+		alike(22, storagePath+"%s/storageclasses", "v1beta1", "v1", "StorageClass "+group22+"; use storage.k8s.io/v1 StorageClass", `"provisioner":"p","parameters":{"a":"b"},"reclaimPolicy":"Retain","mountOptions":["ro"],"allowVolumeExpansion":true,"volumeBindingMode":"WaitForFirstConsumer","allowedTopologies":[{"matchLabelExpressions":[{"key":"rack","values":["r"]}]}]`),
 		alike(22, storagePath+"%s/volumeattachments", "v1beta1", "v1", "VolumeAttachment "+group22+"; use storage.k8s.io/v1 VolumeAttachment",
 			`"spec":{"attacher":"a","nodeName":"n","source":{"persistentVolumeName":"v"}}`),
 	}
@@ -144,14 +158,17 @@ func policiesRemovedIn22() []removedVersion {
 func removedIn25() []removedVersion {
 	return []removedVersion{
 		alike(25, "/apis/batch/%s"+nsPath+"cronjobs", "v1beta1", "v1", "CronJob is deprecated in v1.21+, unavailable in v1.25+; use batch/v1 CronJob",
-			`"spec":{"schedule":"@daily","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}`),
+			`"spec":{"schedule":"@daily","startingDeadlineSeconds":9,"concurrencyPolicy":"Forbid","suspend":true,"successfulJobsHistoryLimit":1,"failedJobsHistoryLimit":2,"jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}`),
 		{release: 25, path: "/apis/discovery.k8s.io/v1beta1" + nsPath + "endpointslices", successor: "/apis/discovery.k8s.io/v1" + nsPath + "endpointslices",
-			body:    `"addressType":"IPv4","endpoints":[{"addresses":["10.1.2.3"],"topology":{"topology.kubernetes.io/zone":"z","rack":"r"}}]`,
-			becomes: map[string]any{"endpoints.0.zone": "z", "endpoints.0.deprecatedTopology.rack": "r"}, stays: map[string]any{"endpoints.0.topology.rack": "r"},
+			body:    `"addressType":"IPv4","ports":[{"name":"p","protocol":"TCP","port":80,"appProtocol":"http"}],"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":true},"hostname":"h","nodeName":"n","topology":{"kubernetes.io/hostname":"n","topology.kubernetes.io/zone":"z","rack":"r"}}]`,
+			becomes: map[string]any{"endpoints.0.zone": "z", "endpoints.0.nodeName": "n", "endpoints.0.deprecatedTopology.rack": "r"}, stays: map[string]any{"endpoints.0.topology.rack": "r"},
+			unwritable: func(obj object) {
+				delete(obj["endpoints"].([]any)[0].(map[string]any)["topology"].(map[string]any), "rack")
+			},
 			warning: "EndpointSlice is deprecated in v1.21+, unavailable in v1.25+; use discovery.k8s.io/v1 EndpointSlice"},
 		{release: 25, path: "/apis/events.k8s.io/v1beta1" + nsPath + "events", successor: "/apis/events.k8s.io/v1" + nsPath + "events",
-			body: `"type":"Other","note":"m","deprecatedCount":3,"regarding":{"namespace":"default","name":"p"}`, becomes: map[string]any{"type": "Other", "deprecatedCount": 3.0},
-			warning: "Event is deprecated in v1.22+, unavailable in v1.25+"},
+			body: `"type":"Other","note":"m","deprecatedCount":3,"deprecatedFirstTimestamp":"2024-01-01T00:00:00Z","deprecatedLastTimestamp":"2024-01-02T00:00:00Z","deprecatedSource":{"component":"k","host":"h"},"regarding":{"namespace":"default","name":"p"}`, becomes: map[string]any{"type": "Other", "deprecatedCount": 3.0, "deprecatedSource.host": "h", "deprecatedLastTimestamp": "2024-01-02T00:00:00Z"},
+			warning: "Event is deprecated in v1.22+, unavailable in v1.25+", refused: `eventTime: Required value`},
 		{release: 25, path: "/apis/autoscaling/v2beta1" + nsPath + "horizontalpodautoscalers", successor: "/apis/autoscaling/v2" + nsPath + "horizontalpodautoscalers",
 			body:    `"spec":{` + hpa + `,"metrics":[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":60}}]}`,
 			becomes: map[string]any{"spec.metrics.0.resource.target.averageUtilization": 60.0}, stays: map[string]any{"spec.metrics.0.resource.targetAverageUtilization": 60.0},
@@ -163,7 +180,7 @@ func removedIn25() []removedVersion {
 			body:    `"spec":{"seLinux":{"rule":"RunAsAny"},"runAsUser":{"rule":"RunAsAny"},"fsGroup":{"rule":"RunAsAny"},"supplementalGroups":{"rule":"RunAsAny"}}`,
 			stays:   map[string]any{"spec.allowPrivilegeEscalation": true},
 			warning: "PodSecurityPolicy is deprecated in v1.21+, unavailable in v1.25+"},
-		alike(25, "/apis/node.k8s.io/%s/runtimeclasses", "v1beta1", "v1", "RuntimeClass is deprecated in v1.22+, unavailable in v1.25+", `"handler":"h"`),
+		alike(25, "/apis/node.k8s.io/%s/runtimeclasses", "v1beta1", "v1", "RuntimeClass is deprecated in v1.22+, unavailable in v1.25+", `"handler":"h","overhead":{"podFixed":{"cpu":"10m"}},"scheduling":{"nodeSelector":{"a":"b"},"tolerations":[{"key":"k","operator":"Exists"}]}`),
 	}
 }
 
@@ -171,9 +188,9 @@ func removedIn25() []removedVersion {
 func removedIn26And27() []removedVersion {
 	return append([]removedVersion{
 		alike(26, "/apis/autoscaling/%s"+nsPath+"horizontalpodautoscalers", "v2beta2", "v2",
-			"HorizontalPodAutoscaler is deprecated in v1.23+, unavailable in v1.26+; use autoscaling/v2 HorizontalPodAutoscaler", `"spec":{`+hpa+`,"behavior":{"scaleDown":{"selectPolicy":"Disabled"}}}`),
+			"HorizontalPodAutoscaler is deprecated in v1.23+, unavailable in v1.26+; use autoscaling/v2 HorizontalPodAutoscaler", `"spec":{`+hpa+`,"minReplicas":2,"metrics":[{"type":"Pods","pods":{"metric":{"name":"m","selector":{"matchLabels":{"a":"b"}}},"target":{"type":"AverageValue","averageValue":"5"}}}],"behavior":{"scaleDown":{"selectPolicy":"Disabled"}}}`),
 		alike(27, storagePath+"%s"+nsPath+"csistoragecapacities", "v1beta1", "v1", "CSIStorageCapacity is deprecated in v1.24+, unavailable in v1.27+; use storage.k8s.io/v1 CSIStorageCapacity",
-			`"storageClassName":"s","capacity":"1Gi"`),
+			`"storageClassName":"s","capacity":"1Gi","maximumVolumeSize":"500Mi","nodeTopology":{"matchLabels":{"a":"b"}}`),
 	}, flowControlRemovedIn(26, "v1beta1", "is deprecated in v1.23+, unavailable in v1.26+", "v1beta2", "v1beta3", "assuredConcurrencyShares")...)
 }
 
@@ -283,9 +300,11 @@ var _ = Describe("Document 2, section 9: removed versions", Ordered, ContinueOnF
 					return
 				}
 				expectFields(parse(request(ctx, "GET", row.path+"/"+name(i), ""), 200), row.stays)
-				if row.successor != "" {
-					expectFields(parse(request(ctx, "GET", row.successor+"/"+name(i), ""), 200), row.becomes)
+				if row.successor == "" {
+					return
 				}
+				expectFields(parse(request(ctx, "GET", row.successor+"/"+name(i), ""), 200), row.becomes)
+				expectSameThroughSuccessor(ctx, request, row, name(i))
 			})
 		}
 		for i, row := range rows {
@@ -334,6 +353,40 @@ var _ = Describe("Document 2, section 9: removed versions", Ordered, ContinueOnF
 		}
 	}
 })
+
+// expectSameThroughSuccessor creates an object of a row again, in the successor, from what
+// that returns, and expects the removed version to return the same; or that the successor
+// refuses it.
+func expectSameThroughSuccessor(ctx SpecContext, request func(ctx SpecContext, method, path, body string) launch.Response, row removedVersion, name string) {
+	GinkgoHelper()
+	before := parse(request(ctx, "GET", row.path+"/"+name, ""), 200)
+	again := parse(request(ctx, "GET", row.successor+"/"+name, ""), 200)
+	metadata := metadataOf(again)
+	again["metadata"] = map[string]any{"name": name + "-again", "annotations": metadata["annotations"]}
+	if row.name != "" { // no other object may have this content
+		again["metadata"].(map[string]any)["name"] = name
+	}
+	resp := request(ctx, "POST", row.successor, toJSON(again))
+	switch {
+	case row.refused != "":
+		Expect(resp.Status).To(Equal(422), resp.Body)
+		Expect(resp.Body).To(ContainSubstring(row.refused))
+		return
+	case row.name != "":
+		Expect(resp.Status).To(Equal(409), resp.Body)
+		return
+	}
+	parse(resp, 201)
+	after := parse(request(ctx, "GET", row.path+"/"+name+"-again", ""), 200)
+	for _, part := range []string{"metadata", "status"} { // the server writes them
+		delete(before, part)
+		delete(after, part)
+	}
+	if row.unwritable != nil {
+		row.unwritable(before)
+	}
+	Expect(after).To(Equal(before))
+}
 
 // next is the group and version that replace the removed one.
 func (r removedVersion) next() string {
@@ -397,6 +450,10 @@ func expectFields(obj object, want map[string]any) {
 				Expect(len(in)).To(BeNumerically(">", index), path)
 				at = in[index]
 			}
+		}
+		if value == nil {
+			Expect(at).To(BeNil(), path)
+			continue
 		}
 		Expect(at).To(Equal(value), path)
 	}
