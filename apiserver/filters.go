@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"net/http"
+	"strings"
 
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
@@ -32,6 +33,9 @@ import (
 // library's order, without those that are not configured: each filter costs a
 // call, a closure and a part of the goroutine's stack for each request.
 func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) http.Handler {
+	if !c.stores.served.OpenAPI3() {
+		handler = withoutOpenAPI3(handler)
+	}
 	handler = healthline.Filter(c.withOlderAPIServices(handler))
 	if c.hosted != nil {
 		handler = c.hosted.namespaces.Filter(handler, config.Serializer)
@@ -93,6 +97,20 @@ func withStackForFilters(handler http.Handler) http.Handler {
 		handler.ServeHTTP(w, req)
 	})
 }
+
+// withoutOpenAPI3 does not serve version 3 of the OpenAPI documents, so that clients read
+// version 2. The servers of the chain need them for server-side apply.
+func withoutOpenAPI3(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == openAPI3Path || strings.HasPrefix(req.URL.Path, openAPI3Path+"/") {
+			http.NotFound(w, req)
+			return
+		}
+		handler.ServeHTTP(w, req)
+	})
+}
+
+const openAPI3Path = "/openapi/v3"
 
 // withStack grows the stack of the goroutine that the timeout filter starts.
 func withStack(handler http.Handler) http.Handler {

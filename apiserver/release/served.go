@@ -111,6 +111,13 @@ func (s Served) Discovery() (v2beta1, v2 bool) {
 	}
 }
 
+// openAPI3Gate is the feature gate of version 3 of the OpenAPI documents.
+const openAPI3Gate = "OpenAPIV3"
+
+// OpenAPI3 reports whether version 3 of the OpenAPI documents is served: from 1.24 on, and
+// at 1.23 with its feature gate.
+func (s Served) OpenAPI3() bool { return s.enabled(openAPI3Gate) }
+
 // ServiceCIDRGate is the feature gate with which services get addresses from the ranges of
 // ServiceCIDR objects, at releases that have them as stable kinds.
 const ServiceCIDRGate = "MultiCIDRServiceAllocator"
@@ -118,7 +125,7 @@ const ServiceCIDRGate = "MultiCIDRServiceAllocator"
 // ActsOn reports whether a feature gate decides which kinds, subresources or forms of discovery
 // are served or acted on.
 func ActsOn(gate string) bool {
-	return slices.Contains([]string{ephemeralContainersGate, resizeGate, ServiceCIDRGate, discoveryGate, withoutBetaGate}, gate) || slices.Contains(slices.Collect(maps.Values(kindGates)), gate)
+	return slices.Contains([]string{ephemeralContainersGate, resizeGate, ServiceCIDRGate, discoveryGate, withoutBetaGate, openAPI3Gate}, gate) || slices.Contains(slices.Collect(maps.Values(kindGates)), gate)
 }
 
 func (s Served) enabled(gate string) bool {

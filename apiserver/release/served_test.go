@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/resource"
 )
@@ -337,6 +338,27 @@ func TestVersionsOfAggregatedDiscovery(t *testing.T) {
 		}
 		if v2beta1, v2 := served.Discovery(); v2beta1 != test.v2beta1 || v2 != test.v2 {
 			t.Errorf("1.%d with %v: v2beta1 %v, v2 %v", test.minor, test.gates, v2beta1, v2)
+		}
+	}
+}
+
+func TestVersion3OfTheOpenAPIDocuments(t *testing.T) {
+	for _, test := range []struct {
+		minor int
+		gate  *bool
+		want  bool
+	}{
+		{16, nil, false}, {22, nil, false}, {23, nil, false}, {23, ptr.To(true), true}, {24, nil, true}, {26, ptr.To(false), false}, {28, nil, true}, {37, nil, true},
+	} {
+		served, err := NewServed(Release{1, test.minor}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.gate != nil {
+			served = served.WithGates(func(gate string) bool { return gate == "OpenAPIV3" && *test.gate })
+		}
+		if got := served.OpenAPI3(); got != test.want {
+			t.Errorf("1.%d with %v: %v", test.minor, test.gate, got)
 		}
 	}
 }

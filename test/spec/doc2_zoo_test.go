@@ -242,6 +242,12 @@ var _ = Describe("Document 2, section 9: each release", func() {
 			group, err := launch.Send(ctx, s.Config, launch.Request{Method: "GET", Path: "/apis/apiregistration.k8s.io"})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(parse(group, 200)["versions"]).To(HaveLen(map[bool]int{true: 2, false: 1}[r < 22]))
+			code := map[bool]int{true: 200, false: 404}[r >= 24]
+			for _, path := range []string{"/openapi/v3", "/openapi/v3/api/v1"} {
+				resp, err := launch.Send(ctx, s.Config, launch.Request{Method: "GET", Path: path})
+				Expect(err).NotTo(HaveOccurred())
+				Expect(resp.Status).To(Equal(code), path)
+			}
 			expectDiscovery(ctx, s, "v2beta1", r >= 27 && r < 33)
 			expectDiscovery(ctx, s, "v2", r >= 27)
 			expectEviction(ctx, s, "policy/v1beta1", true)
