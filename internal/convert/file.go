@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"errors"
 	"strings"
 
 	"svc.dev/svc/internal/manifest"
@@ -11,10 +12,14 @@ import (
 // mistakes in the file, with their lines: then there is no text, and what is known of the
 // valid documents.
 func (c *Converter) File(name, text string) (string, []Outcome, error) {
-	documents, mistakes := manifest.Parse(name, text)
 	var out strings.Builder
 	var outcomes []Outcome
-	for _, d := range documents {
+	var mistakes []error
+	for d, err := range manifest.Documents(name, text) {
+		if err != nil {
+			mistakes = append(mistakes, err)
+			continue
+		}
 		changed := false
 		for _, obj := range d.Objects() {
 			convert := c.Object
@@ -33,7 +38,7 @@ func (c *Converter) File(name, text string) (string, []Outcome, error) {
 			outcomes = append(outcomes, o)
 		}
 		text := d.Text
-		if changed && mistakes == nil {
+		if changed && len(mistakes) == 0 {
 			d.SettleLists()
 			var err error
 			if text, err = d.Write(); err != nil {
@@ -42,8 +47,8 @@ func (c *Converter) File(name, text string) (string, []Outcome, error) {
 		}
 		out.WriteString(text)
 	}
-	if mistakes != nil {
-		return "", outcomes, mistakes
+	if len(mistakes) > 0 {
+		return "", outcomes, errors.Join(mistakes...)
 	}
 	return out.String(), outcomes, nil
 }

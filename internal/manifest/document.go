@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"regexp"
 	"slices"
@@ -62,37 +63,10 @@ func (e *Error) Unwrap() error { return e.Err }
 // Parse splits a file into its documents. The texts of these, joined, are the file's. The
 // error joins that of each invalid document; the others are returned with it.
 func Parse(file, text string) ([]*Document, error) {
-	if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
-		return nil, &Error{File: file, Line: 1, Err: errors.New("the file is in UTF-16: save it in UTF-8")}
-	}
-	content := strings.TrimPrefix(text, byteOrderMark)
-	documents, err := parse(file, content)
-	if len(documents) > 0 {
-		documents[0].Text = text[:len(text)-len(content)] + documents[0].Text
-	}
-	return documents, err
-}
-
-// byteOrderMark is what some editors begin a file with.
-const byteOrderMark = "\ufeff"
-
-// parse is Parse for what follows the byte order mark.
-func parse(file, text string) ([]*Document, error) {
-	parts, err := splitJSON(text)
-	isJSON := err == nil
-	if !isJSON {
-		if strings.HasSuffix(file, ".json") {
-			return nil, jsonMistake(file, text, err)
-		}
-		parts = split(text)
-	}
 	var documents []*Document
 	var mistakes []error
-	line := 1
-	for _, part := range parts {
-		d := &Document{File: file, Line: line, Text: part, JSON: isJSON}
-		line += strings.Count(part, "\n")
-		if err := d.parse(); err != nil {
+	for d, err := range Documents(file, text) {
+		if err != nil {
 			mistakes = append(mistakes, err)
 			continue
 		}
@@ -100,6 +74,46 @@ func parse(file, text string) ([]*Document, error) {
 	}
 	return documents, errors.Join(mistakes...)
 }
+
+// Documents is Parse for a file of which not all documents are to be in memory at once. Each
+// is parsed when it is asked for; for an invalid one there is an error in its place.
+func Documents(file, text string) iter.Seq2[*Document, error] {
+	return func(yield func(*Document, error) bool) {
+		if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
+			yield(nil, &Error{File: file, Line: 1, Err: errors.New("the file is in UTF-16: save it in UTF-8")})
+			return
+		}
+		content := strings.TrimPrefix(text, byteOrderMark)
+		mark := text[:len(text)-len(content)]
+		parts, err := splitJSON(content)
+		isJSON := err == nil
+		if !isJSON {
+			if strings.HasSuffix(file, ".json") {
+				yield(nil, jsonMistake(file, content, err))
+				return
+			}
+			parts = split(content)
+		}
+		line := 1
+		for _, part := range parts {
+			d := &Document{File: file, Line: line, Text: part, JSON: isJSON}
+			line += strings.Count(part, "\n")
+			if err := d.parse(); err != nil {
+				if !yield(nil, err) {
+					return
+				}
+				continue
+			}
+			d.Text, mark = mark+d.Text, ""
+			if !yield(d, nil) {
+				return
+			}
+		}
+	}
+}
+
+// byteOrderMark is what some editors begin a file with.
+const byteOrderMark = "\ufeff"
 
 // splitJSON cuts a stream of JSON objects after each of them.
 func splitJSON(text string) ([]string, error) {

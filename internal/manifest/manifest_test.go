@@ -222,3 +222,19 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestDocumentsAreParsedWhenTheyAreAskedFor(t *testing.T) {
+	var got []string
+	for d, err := range Documents("a.yaml", "a: 1\n---\nb: [\n---\nc: 3\n---\nd: [\n") {
+		if err != nil {
+			got = append(got, err.Error())
+			continue
+		}
+		if got = append(got, d.Text); len(got) == 3 {
+			break // nothing is said of the last one
+		}
+	}
+	if len(got) != 3 || got[0] != "a: 1\n" || !strings.HasPrefix(got[1], "a.yaml:") || got[2] != "---\nc: 3\n" {
+		t.Errorf("got %q", got)
+	}
+}
