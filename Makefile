@@ -136,6 +136,10 @@ test-peers-skew: build ## Try kubectl of old releases, which it builds, and of t
 test-releases: build ## Try all 22 releases: what each serves, and an object of each kind.
 	SVC=$(BIN)/svc SVCLET=$(BIN)/svclet SVC_RELEASES=all $(GO) test -count=1 -timeout 30m ./test/spec -ginkgo.focus='each release' $(ARGS)
 
+.PHONY: test-releases-cost
+test-releases-cost: build ## Measure what a server of old and new releases costs, beside one of 1.28 (COST_ROUNDS=6).
+	COST_ROUNDS=$(or $(COST_ROUNDS),6) SVC=$(BIN)/svc $(GO) test -count=1 -v -timeout 60m -run TestCostOfReleases ./test/peers/release
+
 .PHONY: test-peers-controllers
 test-peers-controllers: build ## Compare what svc's controllers and the real kube-controller-manager, which it builds, do in 595 scenarios (ARGS='-scenarios "^job"').
 	@hack/peers.sh
@@ -151,8 +155,12 @@ test-soak: build ## Keep a whole system busy, and look at what is left (SOAK=60s
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 0 -v ./test/soak
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## Run the linters (.golangci.yml).
+lint: $(BIN)/golangci-lint lint-sarif ## Run the linters (.golangci.yml).
 	$(BIN)/golangci-lint run --allow-parallel-runners ./...
+
+.PHONY: lint-sarif
+lint-sarif: ## Validate what svc convert prints as SARIF against the published schema, of which a linter has a copy.
+	cd hack/tools/lint && $(GO) run ./sarif "$$($(GO) list -m -f '{{.Dir}}' github.com/securego/gosec/v2)/report/sarif/testdata/sarif-schema-2.1.0.json" $(CURDIR)/internal/convert/report/testdata/sarif*.golden
 
 .PHONY: verify
 verify: ## Check that generated code, go.mod and formatting are current.
