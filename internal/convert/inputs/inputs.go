@@ -324,7 +324,8 @@ func (r *Result) Write() {
 	}
 }
 
-// write replaces a file, or what a link refers to, and keeps its permissions.
+// write replaces a file, or what a link refers to, and keeps its permissions, and its owner
+// as far as the user may: root may keep any.
 func write(name, text string) error {
 	name, err := filepath.EvalSymlinks(name)
 	if err != nil {
@@ -340,9 +341,23 @@ func write(name, text string) error {
 	}
 	defer os.Remove(temporary.Name())
 	_, err = temporary.WriteString(text)
-	err = errors.Join(err, temporary.Chmod(info.Mode().Perm()), temporary.Sync(), temporary.Close())
+	err = errors.Join(err, keepOwner(temporary, info), temporary.Chmod(info.Mode()), temporary.Sync(), temporary.Close())
 	if err != nil {
 		return err
 	}
 	return os.Rename(temporary.Name(), name)
+}
+
+// keepOwner gives a file the owner and the group of another one. Users other than root may not
+// give files away: theirs stay theirs.
+func keepOwner(file *os.File, as fs.FileInfo) error {
+	stat, ok := as.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	err := file.Chown(int(stat.Uid), int(stat.Gid))
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		return nil
+	}
+	return err
 }

@@ -1,10 +1,13 @@
 package inputs
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"svc.dev/svc/internal/convert"
@@ -39,6 +42,31 @@ func files(t *testing.T, content map[string]string) string {
 		}
 	}
 	return dir
+}
+
+func TestAWrittenFileKeepsItsOwnerAndMode(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may give files away")
+	}
+	path := filepath.Join(files(t, map[string]string{"a.yaml": old}), "a.yaml")
+	if err := errors.Join(os.Chown(path, 1234, 4321), os.Chmod(path, 0o604|fs.ModeSetgid)); err != nil {
+		t.Fatal(err)
+	}
+	result, err := Convert(converter(t), []string{path}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result.Write()
+	info, err := os.Stat(path)
+	if err != nil || len(result.Errors) > 0 {
+		t.Fatal(err, result.Errors)
+	}
+	if stat := info.Sys().(*syscall.Stat_t); stat.Uid != 1234 || stat.Gid != 4321 || info.Mode() != 0o604|fs.ModeSetgid {
+		t.Errorf("owner %d:%d, mode %v", stat.Uid, stat.Gid, info.Mode())
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != new {
+		t.Errorf("%s, %v", text, err)
+	}
 }
 
 func TestADirectoryIsReadAndWritten(t *testing.T) {
