@@ -72,7 +72,7 @@ The exit code is 0 if there is nothing to do, 1 if something was converted or, w
 	flags.StringVarP(&c.output, "output", "o", "", "Print the objects as yaml or json instead of in the form that they have. With --check: print the report as json, sarif or junit instead of text.")
 	flags.BoolVar(&c.write, "write", false, "Write the changed files, instead of printing them.")
 	flags.StringVar(&c.report, "report", "", "Write to this file, as JSON, what has changed and what a person has to decide of each object. With --check: use --output=json.")
-	flags.BoolVar(&c.cluster, "cluster", false, "With --check: check the objects of a cluster, by the manifests that were applied and by the versions that clients have written.")
+	flags.BoolVar(&c.cluster, "cluster", false, "With --check: check the objects of a cluster, by the manifests that were applied, by the versions that clients have written, and by their fields.")
 	c.connection = connectionFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.names = append(c.names, args...)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,6 +52,58 @@ func (c *Converter) Live(gvk schema.GroupVersionKind, meta *metav1.ObjectMeta) O
 		}
 	}
 	return o
+}
+
+// Lacks reports whether the release serves a kind, but not all fields, or values of fields,
+// that its objects have at other releases: then Fields may find something.
+func (c *Converter) Lacks(gvk schema.GroupVersionKind) bool {
+	k := c.Table.Kind(gvk)
+	return k != nil && k.ServedAt(c.Release) && c.lacks(c.Table.Type(k), map[*releases.Type]bool{})
+}
+
+func (c *Converter) lacks(t *releases.Type, seen map[*releases.Type]bool) bool {
+	if t == nil || seen[t] {
+		return false
+	}
+	seen[t] = true
+	for i := range t.Fields {
+		f := &t.Fields[i]
+		if isOfServer(f.Name) && f.Type != "" && !f.Enum {
+			continue
+		}
+		if _, has := t.Field(f.Name, c.Release); !has || c.lacks(c.Table.TypeOf(t, f), seen) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOfServer reports whether a field of an object is written by the server or by controllers.
+func isOfServer(name string) bool { return name == "metadata" || name == "status" }
+
+// Fields adds what an object of a cluster has and the release has not: fields, and values of
+// fields. The server keeps it until something writes the object. What the server itself
+// writes does not count; defaults do.
+func (c *Converter) Fields(o *Outcome, gvk schema.GroupVersionKind, obj *yaml.Node) {
+	k := c.Table.Kind(gvk)
+	if k == nil || obj.Kind != yaml.MappingNode {
+		return
+	}
+	own := *obj
+	own.Content = nil
+	for i := 0; i+1 < len(obj.Content); i += 2 {
+		if !isOfServer(obj.Content[i].Value) {
+			own.Content = append(own.Content, obj.Content[i], obj.Content[i+1])
+		}
+	}
+	var found Outcome
+	w := walk{table: c.Table, release: c.Release, outcome: &found}
+	w.object(c.Table.Type(k), &own, "")
+	for _, f := range found.Findings {
+		if f.Rule == MissingField || f.Rule == MissingValue {
+			o.find(f.Rule, Warning, "", nil, f.Path, "in the object of the cluster: "+f.Message)
+		}
+	}
 }
 
 // servesAnother reports whether the release serves the objects of a kind in another version.

@@ -1,24 +1,29 @@
-// Package live owns what a check reads from a cluster: the metadata of objects, the
+// Package live owns what a check reads from a cluster: the metadata and fields of objects, the
 // manifests of Helm releases, and the gauge of deprecated requests. It writes nothing.
 package live
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"svc.dev/svc/internal/convert"
+	"svc.dev/svc/internal/manifest"
 )
 
 const (
@@ -47,7 +52,11 @@ func Check(ctx context.Context, config *rest.Config, c *convert.Converter) (outc
 	if err != nil {
 		warnings = append(warnings, fmt.Sprintf("not all API groups were read: %v", err))
 	}
-	seen := map[types.UID]bool{}
+	whole, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	reader := &reader{metadata: objects, whole: whole, seen: map[types.UID]bool{}}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil || !c.Table.HasGroup(gv.Group) {
@@ -57,7 +66,7 @@ func Check(ctx context.Context, config *rest.Config, c *convert.Converter) (outc
 			if !slices.Contains(r.Verbs, "list") || r.Kind == "Event" { // events expire
 				continue
 			}
-			found, err := check(ctx, objects, c, gv.WithResource(r.Name), gv.WithKind(r.Kind), seen)
+			found, err := reader.check(ctx, c, gv.WithResource(r.Name), gv.WithKind(r.Kind))
 			if ctx.Err() != nil {
 				return nil, nil, ctx.Err()
 			}
@@ -83,28 +92,77 @@ func Check(ctx context.Context, config *rest.Config, c *convert.Converter) (outc
 	return append(outcomes, requested...), warnings, nil
 }
 
-// check reads the objects of a resource, page by page, except those that it has seen in
-// another group, such as Ingresses in extensions and networking.k8s.io.
-func check(ctx context.Context, client metadata.Interface, c *convert.Converter, gvr schema.GroupVersionResource, gvk schema.GroupVersionKind, seen map[types.UID]bool) ([]convert.Outcome, error) {
+// reader reads the objects of a cluster: the metadata, and all of the objects of kinds of
+// which the release lacks fields. So it holds no secrets.
+type reader struct {
+	metadata metadata.Interface
+	whole    dynamic.Interface
+	// seen are objects that another group has as well, such as Ingresses in extensions and
+	// networking.k8s.io.
+	seen map[types.UID]bool
+}
+
+// check checks the objects of a resource, page by page, except those seen before.
+func (r *reader) check(ctx context.Context, c *convert.Converter, gvr schema.GroupVersionResource, gvk schema.GroupVersionKind) ([]convert.Outcome, error) {
 	var outcomes []convert.Outcome
+	add := func(meta *metav1.ObjectMeta) *convert.Outcome {
+		if meta.UID != "" && r.seen[meta.UID] {
+			return nil
+		}
+		r.seen[meta.UID] = true
+		o := c.Live(gvk, meta)
+		o.File = file
+		outcomes = append(outcomes, o)
+		return &outcomes[len(outcomes)-1]
+	}
 	err := pages(func(next string) (string, error) {
-		page, err := client.Resource(gvr).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: next})
+		options := metav1.ListOptions{Limit: pageSize, Continue: next}
+		if c.Lacks(gvk) {
+			page, err := r.whole.Resource(gvr).List(ctx, options)
+			if err != nil {
+				return "", err
+			}
+			for i := range page.Items {
+				if err := checkWhole(c, gvk, &page.Items[i], add); err != nil {
+					return "", err
+				}
+			}
+			return page.GetContinue(), nil
+		}
+		page, err := r.metadata.Resource(gvr).List(ctx, options)
 		if err != nil {
 			return "", err
 		}
 		for i := range page.Items {
-			if uid := page.Items[i].UID; seen[uid] {
-				continue
-			} else if uid != "" {
-				seen[uid] = true
-			}
-			o := c.Live(gvk, &page.Items[i].ObjectMeta)
-			o.File = file
-			outcomes = append(outcomes, o)
+			add(&page.Items[i].ObjectMeta)
 		}
 		return page.Continue, nil
 	})
 	return outcomes, err
+}
+
+// checkWhole checks the metadata and the fields of an object.
+func checkWhole(c *convert.Converter, gvk schema.GroupVersionKind, obj *unstructured.Unstructured, add func(*metav1.ObjectMeta) *convert.Outcome) error {
+	var partial metav1.PartialObjectMetadata
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"metadata": obj.Object["metadata"]}, &partial); err != nil {
+		return err
+	}
+	o := add(&partial.ObjectMeta)
+	if o == nil {
+		return nil
+	}
+	text, err := json.Marshal(obj.Object)
+	if err != nil {
+		return err
+	}
+	documents, err := manifest.Parse("", string(text))
+	if err != nil {
+		return err
+	}
+	for _, d := range documents {
+		c.Fields(o, gvk, d.Root)
+	}
+	return nil
 }
 
 // requested reads the gauge of requests for deprecated versions.

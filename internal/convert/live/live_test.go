@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,13 +39,19 @@ func server(t *testing.T, metrics http.HandlerFunc) *rest.Config {
 		return &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv,
 			APIResources: []metav1.APIResource{{Name: name, Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"list"}}, {Name: name + "/status", Kind: kind, Verbs: metav1.Verbs{"get"}}}}
 	}
-	cronJob := func(name, manifest string) metav1.PartialObjectMetadata {
-		return metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: manifest}}}
+	cronJob := func(name, manifest string) map[string]any {
+		return map[string]any{
+			"metadata": metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: manifest}},
+			"spec": map[string]any{"timeZone": "Etc/UTC", "jobTemplate": map[string]any{"spec": map[string]any{
+				"podFailurePolicy": map[string]any{"rules": []any{}},
+				"template":         map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c"}}, "hostUsers": false}},
+			}}},
+			"status": map[string]any{"lastSuccessfulTime": "2024-01-01T00:00:00Z"},
+		}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}})
+		answer(w, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
 	})
 	mux.HandleFunc("GET /apis", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{group("batch", "v1"), group("example.com", "v1")}})
@@ -56,15 +63,25 @@ func server(t *testing.T, metrics http.HandlerFunc) *rest.Config {
 		answer(w, resources("example.com/v1", "things", "Thing"))
 	})
 	mux.HandleFunc("GET /apis/batch/v1/cronjobs", func(w http.ResponseWriter, r *http.Request) {
-		page := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+		if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") {
+			t.Error("the fields of jobs are not read")
+		}
+		page := map[string]any{"apiVersion": "batch/v1", "kind": "CronJobList"}
+		old := cronJob("old", `{"apiVersion":"batch/v1beta1","kind":"CronJob","metadata":{"name":"old"}}`)
 		if r.URL.Query().Get("continue") == "" {
-			page.Continue = "more"
-			page.Items = []metav1.PartialObjectMetadata{cronJob("old", `{"apiVersion":"batch/v1beta1","kind":"CronJob","metadata":{"name":"old"}}`)}
+			page["metadata"] = map[string]any{"continue": "more"}
+			page["items"] = []any{old}
 		} else {
-			page.Items = []metav1.PartialObjectMetadata{cronJob("new", `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"new"}}`),
-				cronJob("old", `{"apiVersion":"batch/v1beta1","kind":"CronJob","metadata":{"name":"old"}}`)} // as another group may list it
+			page["items"] = []any{cronJob("new", `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"new"}}`), old} // as another group may list it
 		}
 		answer(w, page)
+	})
+	mux.HandleFunc("GET /api/v1", func(w http.ResponseWriter, _ *http.Request) { answer(w, resources("v1", "limitranges", "LimitRange")) })
+	mux.HandleFunc("GET /api/v1/limitranges", func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") {
+			t.Error("the fields of what has the same at all releases are read")
+		}
+		answer(w, metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}})
 	})
 	mux.HandleFunc("GET /api/v1/secrets", func(w http.ResponseWriter, r *http.Request) {
 		if selector := r.URL.Query().Get("labelSelector"); selector != "owner=helm,status=deployed" {
@@ -135,6 +152,28 @@ func TestCheck(t *testing.T) {
 	}
 	if all := strings.Join(got, ", "); all != "batch/v1 CronJobold 1, batch/v1 CronJobnew 0, policy/v1beta1 PodDisruptionBudgetcharted 1, policy/v1beta1 x 2" {
 		t.Errorf("got %s", all)
+	}
+}
+
+func TestFieldsOfObjectsThatTheReleaseLacks(t *testing.T) {
+	config := server(t, func(http.ResponseWriter, *http.Request) {})
+	c := converter(t)
+	c.Release = 23
+	outcomes, _, err := Check(t.Context(), config, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range outcomes[1].Findings {
+		got = append(got, fmt.Sprintf("%s %s %s: %s", f.Level, f.Rule, f.Path, f.Message))
+	}
+	want := []string{
+		"warning missing-field spec.jobTemplate.spec.podFailurePolicy: in the object of the cluster: the field is new in 1.25",
+		"warning missing-field spec.jobTemplate.spec.template.spec.hostUsers: in the object of the cluster: the field is new in 1.25",
+		"warning missing-field spec.timeZone: in the object of the cluster: the field is new in 1.24",
+	}
+	if outcomes[1].Name != "new" || !slices.Equal(got, want) || outcomes[1].Code() != 0 {
+		t.Errorf("%s: %q", outcomes[1].Name, got)
 	}
 }
 
