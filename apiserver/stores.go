@@ -29,6 +29,7 @@ import (
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/release/fields"
+	"svc.dev/svc/apiserver/release/rules"
 	"svc.dev/svc/apiserver/reservation"
 	"svc.dev/svc/apiserver/storage"
 	"svc.dev/svc/internal/releases"
@@ -93,8 +94,8 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 	return s, nil
 }
 
-// setGates lets the feature gates of a release decide what is served, and which fields are
-// stored.
+// setGates lets the feature gates of a release decide what is served, which fields are
+// stored, and what validation refuses.
 func (s *stores) setGates(r releases.Release) error {
 	set, err := gates.At(r, utilfeature.DefaultFeatureGate)
 	if err != nil {
@@ -109,6 +110,7 @@ func (s *stores) setGates(r releases.Release) error {
 	for _, kind := range s.kinds {
 		if kind.Stored() {
 			dropGated(kind, gated)
+			rules.Apply(kind, enabled)
 		}
 	}
 	return nil

@@ -24,9 +24,11 @@ func TestValidateHorizontalPodAutoscaler(t *testing.T) {
 	const at = "spec.metrics[0]"
 	resourcetest.Rules(t, horizontalPodAutoscalers, string(base), []resourcetest.Rule{
 		{Name: "a defaulted autoscaler is valid"},
-		{Name: "replicas have bounds", Change: "{spec: {minReplicas: 0, maxReplicas: null}}", Want: []string{
-			"spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
+		{Name: "replicas have bounds", Change: "{spec: {minReplicas: -1, maxReplicas: null}}", Want: []string{
+			"spec.minReplicas: Invalid value: -1: must be greater than or equal to 0",
 			"spec.maxReplicas: Required value: must be set and greater than 0",
+		}},
+		{Name: "nothing runs only if something else is measured", Change: "{spec: {minReplicas: 0}}", Want: []string{
 			"spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to zero replicas",
 		}},
 		{Name: "the bounds are in order", Change: "{spec: {minReplicas: 11}}", Want: []string{

@@ -27,8 +27,8 @@ func validateHorizontalPodAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) f
 	spec, path := &h.Spec, field.NewPath("spec")
 	var errs field.ErrorList
 	if least := spec.MinReplicas; least != nil {
-		if *least < 1 {
-			errs = append(errs, field.Invalid(path.Child("minReplicas"), *least, "must be greater than or equal to 1"))
+		if *least < 0 {
+			errs = append(errs, field.Invalid(path.Child("minReplicas"), *least, "must be greater than or equal to 0"))
 		}
 		if spec.MaxReplicas < *least {
 			errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))

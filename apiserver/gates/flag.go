@@ -14,6 +14,7 @@ import (
 
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/release/fields"
+	"svc.dev/svc/apiserver/release/rules"
 	"svc.dev/svc/internal/featuregates"
 	"svc.dev/svc/internal/releases"
 )
@@ -21,7 +22,7 @@ import (
 // Acts reports whether the API server or one of its libraries acts on a gate. Of the
 // release's other gates, the features are always on or belong to other programs.
 func Acts(name string) bool {
-	return slices.Contains(Own(), featuregate.Feature(name)) || fields.ActsOn(name) || release.ActsOn(name) || slices.Contains(ofLibraries, name) || slices.Contains(ofChain, featuregate.Feature(name))
+	return slices.Contains(Own(), featuregate.Feature(name)) || fields.ActsOn(name) || rules.ActsOn(name) || release.ActsOn(name) || slices.Contains(ofLibraries, name) || slices.Contains(ofChain, featuregate.Feature(name))
 }
 
 var ofChain = []featuregate.Feature{

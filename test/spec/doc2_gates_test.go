@@ -13,8 +13,11 @@ import (
 
 var _ = Describe("Document 2, section 9: feature gates of the release", func() {
 	const (
-		pods = "/api/v1/namespaces/default/pods"
-		body = `{"metadata":{"name":"gated"},"spec":{"initContainers":[{"name":"side","image":"i","restartPolicy":"Always"}],"containers":[{"name":"c","image":"i"}]}}`
+		pods    = "/api/v1/namespaces/default/pods"
+		scalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers?dryRun=All"
+		// scaler needs a gate that changes nothing but validation.
+		scaler = `{"metadata":{"name":"gated"},"spec":{"minReplicas":0,"maxReplicas":1,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"metrics":[{"type":"External","external":{"metric":{"name":"m"},"target":{"type":"Value","value":"1"}}}]}}`
+		body   = `{"metadata":{"name":"gated"},"spec":{"initContainers":[{"name":"side","image":"i","restartPolicy":"Always"}],"containers":[{"name":"c","image":"i"}]}}`
 	)
 	var warnings []string // of the last create
 	create := func(ctx context.Context, s *launch.Server) object {
@@ -32,11 +35,20 @@ var _ = Describe("Document 2, section 9: feature gates of the release", func() {
 		return up(ctx, filepath.Join(dir, "data"), append([]string{launch.NoServiceAccounts}, flags...)...)
 	}
 
-	It("a field of a feature in alpha is dropped, and stays with its gate", func(ctx SpecContext) {
+	It("a field of a feature in alpha is dropped, a value is refused, and both are accepted with the gate", func(ctx SpecContext) {
 		initContainers := func(obj object) []any { return obj["spec"].(object)["initContainers"].([]any) }
-		Expect(initContainers(create(ctx, start(ctx)))[0]).NotTo(HaveKey("restartPolicy"))
+		scaleToZero := func(s *launch.Server) launch.Response {
+			GinkgoHelper()
+			resp, err := launch.Send(ctx, s.Config, launch.Request{Method: "POST", Path: scalers, ContentType: "application/json", Body: scaler})
+			Expect(err).NotTo(HaveOccurred())
+			return resp
+		}
+		off, on := start(ctx), start(ctx, "--feature-gates=SidecarContainers=true,HPAScaleToZero=true")
+		Expect(scaleToZero(off)).To(And(HaveField("Status", 422), HaveField("Body", ContainSubstring("spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"))))
+		parse(scaleToZero(on), 201)
+		Expect(initContainers(create(ctx, off))[0]).NotTo(HaveKey("restartPolicy"))
 		Expect(warnings).To(ConsistOf(`299 - "field \"restartPolicy\" is dropped: the feature gate SidecarContainers is off"`))
-		Expect(initContainers(create(ctx, start(ctx, "--feature-gates=SidecarContainers=true")))[0]).To(HaveKeyWithValue("restartPolicy", "Always"))
+		Expect(initContainers(create(ctx, on))[0]).To(HaveKeyWithValue("restartPolicy", "Always"))
 		Expect(warnings).To(BeEmpty())
 		Expect(initContainers(create(ctx, start(ctx, "--release=1.29")))[0]).To(HaveKeyWithValue("restartPolicy", "Always"))
 	})
