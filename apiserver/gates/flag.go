@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/featuregate"
 	featuremetrics "k8s.io/component-base/metrics/prometheus/feature"
@@ -130,7 +131,12 @@ func At(r releases.Release, set featuregate.FeatureGate) (featuregate.FeatureGat
 			errs = append(errs, fmt.Errorf("--feature-gates: release %v has no feature gate %s%s", r, name, featuregates.Where(name)))
 		}
 	}
-	if err := gates.SetFromMap(values); err != nil {
+	// The flag has logged warnings about these gates already.
+	silent, ok := gates.(featuregate.MutableFeatureGateWithLogger)
+	if !ok {
+		return nil, fmt.Errorf("feature gates of type %T log without a logger", gates)
+	}
+	if err := silent.SetFromMapWithLogger(logr.Discard(), values); err != nil {
 		errs = append(errs, fmt.Errorf("--feature-gates: %w", err))
 	}
 	return gates, errors.Join(errs...)

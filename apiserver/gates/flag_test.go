@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/spf13/pflag"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/metrics/legacyregistry"
 	featuremetrics "k8s.io/component-base/metrics/prometheus/feature"
+	"k8s.io/klog/v2"
 
 	"svc.dev/svc/internal/featuregates"
 )
@@ -103,5 +105,28 @@ func TestTheMetricHasTheGatesOfTheRelease(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s: %q, want %q", name, got[name], want)
 		}
+	}
+}
+
+func TestTheGatesOfAReleaseAreMadeWithoutTheWarningsOfTheFlag(t *testing.T) {
+	set, err := featuregates.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := set.SetFromMap(map[string]bool{"ServerSideApply": true}); err != nil {
+		t.Fatal(err)
+	}
+	var logged strings.Builder
+	klog.SetLogger(funcr.New(func(_, args string) { logged.WriteString(args) }, funcr.Options{}))
+	defer klog.ClearLogger()
+	made, err := At(featuregates.Documented, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !made.Enabled("ServerSideApply") {
+		t.Error("the gate is not set")
+	}
+	if logged.Len() > 0 {
+		t.Errorf("it logs %s", &logged)
 	}
 }

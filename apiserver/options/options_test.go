@@ -135,6 +135,8 @@ func TestInvalidFlagsOfServingNameTheRemedy(t *testing.T) {
 		{"--max-requests-inflight=-1", []string{"--max-requests-inflight", "0 is no limit"}},
 		{"--max-mutating-requests-inflight=-1000", []string{"--max-mutating-requests-inflight", "0 is no limit"}},
 		{"--max-requests-inflight=0 --max-mutating-requests-inflight=0", []string{"--max-requests-inflight", "--enable-priority-and-fairness=false"}},
+		{"--enable-admission-plugins=Bogus", []string{"--enable-admission-plugins: ", `"Bogus"`}},
+		{"--disable-admission-plugins=Bogus", []string{"--disable-admission-plugins: ", `"Bogus"`}},
 		{"--request-timeout=0", []string{"--request-timeout", "above 0"}},
 		{"--min-request-timeout=-1", []string{"--min-request-timeout", "seconds"}},
 		{"--goaway-chance=0.03", []string{"--goaway-chance", "0.02"}},

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/compatibility"
 
 	"svc.dev/svc/apiserver/authentication/jwt"
@@ -30,13 +29,13 @@ import (
 func (o *Options) Validate() []error {
 	var errs []error
 	errs = append(errs, o.SecureServing.Validate()...)
-	if _, err := cliflag.TLSVersion(o.SecureServing.MinTLSVersion); err != nil {
-		errs = append(errs, fmt.Errorf("--tls-min-version: %q: choose from %s", o.SecureServing.MinTLSVersion, strings.Join(cliflag.TLSPossibleVersions(), ", ")))
+	if problem := tlsrule.RefuseVersion(o.SecureServing.MinTLSVersion); problem != "" {
+		errs = append(errs, errors.New("--tls-min-version: "+problem))
 	}
 	if problem := tlsrule.RefuseSuites(o.SecureServing.CipherSuites, o.SecureServing.MinTLSVersion); problem != "" {
 		errs = append(errs, errors.New("--tls-cipher-suites: "+problem))
 	}
-	errs = append(errs, o.Admission.Validate()...)
+	errs = append(errs, o.validateAdmission()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Authentication.RequestHeader.Validate()...)
 	errs = append(errs, o.validateEtcd()...)
@@ -177,6 +176,20 @@ func (a *Agents) validate() []error {
 	}
 	if a.Timeout <= 0 {
 		errs = append(errs, fmt.Errorf("--svclet-timeout: %s must be above 0, as 5s", a.Timeout))
+	}
+	return errs
+}
+
+// validateAdmission returns the errors of the flags of admission. Those of the library
+// begin with the flag, without its dashes.
+func (o *Options) validateAdmission() []error {
+	errs := o.Admission.Validate()
+	for i, err := range errs {
+		for _, flag := range []string{"enable-admission-plugins", "disable-admission-plugins"} {
+			if rest, ok := strings.CutPrefix(err.Error(), flag+" "); ok {
+				errs[i] = fmt.Errorf("--%s: %s", flag, rest)
+			}
+		}
 	}
 	return errs
 }

@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -34,9 +38,32 @@ func startLogs(cmd *cobra.Command, logging *logsapi.LoggingConfiguration, out io
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{disconnect.ErrorHandler(patcherror.ErrorHandler(utilruntime.ErrorHandlers...))}
 	out = logbodies.Drop(withoutMisfits{out})
 	if err := logsapi.ValidateAndApplyWithOptions(logging, &logsapi.LoggingOptions{ErrorStream: out, InfoStream: out}, nil); err != nil {
-		return usageError{fmt.Errorf("flags of the logs: %w", err), cmd}
+		return usageError{ofFlags(err), cmd}
 	}
 	return nil
+}
+
+// ofFlags names the flags instead of the fields in errors of the configuration of logs.
+func ofFlags(err error) error {
+	var all utilerrors.Aggregate
+	if !errors.As(err, &all) {
+		return fmt.Errorf("flags of the logs: %w", err)
+	}
+	var errs []error
+	for _, err := range all.Errors() {
+		var invalid *field.Error
+		switch {
+		case !errors.As(err, &invalid):
+		case invalid.Field == "format":
+			err = fmt.Errorf("--logging-format: %s; choose from text, json", invalid.ErrorBody())
+		case invalid.Field == "verbosity":
+			err = fmt.Errorf("--v: %s", invalid.ErrorBody())
+		case strings.HasPrefix(invalid.Field, "vmodule"):
+			err = fmt.Errorf("--vmodule: %s", invalid.ErrorBody())
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // withoutMisfits drops the library's error about custom resources that do not fit

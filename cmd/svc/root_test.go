@@ -26,7 +26,7 @@ func TestAMistakeInACommandLineIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 		{"a switch that is neither on nor off", []string{"up", "--anonymous-auth=perhaps"}, `svc up: --anonymous-auth: "perhaps" is not true or false; see 'svc up --help'`},
 		{"an unknown feature gate", []string{"up", "--feature-gates=Nope=true"}, `svc up: --feature-gates: "Nope=true": Nope is not a known feature gate; docs/reference/feature-gates.md lists them; see 'svc up --help'`},
 		{"an unknown log format", []string{"apiserver", "--etcd-servers=http://127.0.0.1:1", "--logging-format=verse"},
-			`svc apiserver: flags of the logs: format: Invalid value: "verse": Unsupported log format; see 'svc apiserver --help'`},
+			`svc apiserver: --logging-format: Invalid value: "verse": Unsupported log format; choose from text, json; see 'svc apiserver --help'`},
 		{"a data directory without a name", []string{"up", "--data-dir="},
 			"svc up: --data-dir: the name is empty; name a directory, or leave the flag out; see 'svc up --help'"},
 		{"help on an unknown command", []string{"help", "serve"}, `svc help: unknown command "serve"; see 'svc --help'`},

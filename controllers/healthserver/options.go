@@ -8,6 +8,8 @@ import (
 
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"svc.dev/svc/internal/tlsrule"
 )
 
 // Options are the flags of the server, with the names and defaults of
@@ -51,6 +53,9 @@ func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 // Validate returns what is wrong, one error for each flag.
 func (o *Options) Validate() []error {
 	errs := o.SecureServing.Validate()
+	if problem := tlsrule.RefuseVersion(o.SecureServing.MinTLSVersion); problem != "" {
+		errs = append(errs, errors.New("--tls-min-version: "+problem))
+	}
 	errs = append(errs, o.Authentication.Validate()...)
 	errs = append(errs, o.Authorization.Validate()...)
 	if pair := o.SecureServing.ServerCert.CertKey; (pair.CertFile == "") != (pair.KeyFile == "") {

@@ -1,7 +1,13 @@
 // Package tlsrule owns the rule for cipher suites that every server of svc applies.
 package tlsrule
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	cliflag "k8s.io/component-base/cli/flag"
+)
 
 // required are the suites of which HTTP/2 with TLS 1.2 needs one (RFC 9113 section
 // 9.2.2 and what crypto/tls has of them).
@@ -20,4 +26,12 @@ func RefuseSuites(suites []string, minVersion string) string {
 		}
 	}
 	return "must have " + required[0] + " or " + required[1] + ", which HTTP/2 needs, unless the minimum version of TLS is VersionTLS13"
+}
+
+// RefuseVersion returns why a version, as --tls-min-version has it, is invalid, or "".
+func RefuseVersion(version string) string {
+	if _, err := cliflag.TLSVersion(version); err != nil {
+		return fmt.Sprintf("%q: choose from %s", version, strings.Join(cliflag.TLSPossibleVersions(), ", "))
+	}
+	return ""
 }

@@ -1,6 +1,9 @@
 package tlsrule
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestHTTP2NeedsASuiteUpToTLS12(t *testing.T) {
 	for _, test := range []struct {
@@ -18,5 +21,16 @@ func TestHTTP2NeedsASuiteUpToTLS12(t *testing.T) {
 		if got := RefuseSuites(test.suites, test.version); (got != "") != test.refused {
 			t.Errorf("%s: %q", test.name, got)
 		}
+	}
+}
+
+func TestAVersionIsOneOfTheFlags(t *testing.T) {
+	for _, version := range []string{"", "VersionTLS12", "VersionTLS13"} {
+		if got := RefuseVersion(version); got != "" {
+			t.Errorf("%q: %s", version, got)
+		}
+	}
+	if got := RefuseVersion("1.3"); !strings.HasPrefix(got, `"1.3": `) || !strings.Contains(got, "VersionTLS13") {
+		t.Errorf("the problem is %q", got)
 	}
 }
