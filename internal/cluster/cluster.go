@@ -89,14 +89,16 @@ func New(c Config) (*Cluster, error) {
 // Run starts the components, calls started, and stops them when ctx ends or one
 // of them fails. It returns nil if ctx ended.
 func (c *Cluster) Run(ctx context.Context, started func(Report)) error {
+	if !c.Dir.InUse() { // by a cluster with the same port, probably
+		if err := CheckPort(c.Server.SecureServing); err != nil {
+			return err
+		}
+	}
 	lock, err := c.Dir.Open()
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if err := CheckPort(c.Server.SecureServing); err != nil {
-		return err
-	}
 	group := &component.Group{
 		Components: c.components(), Program: c.Program, Progress: c.Messages, StopTimeout: stopTimeout, Clock: c.Clock,
 	}
@@ -127,7 +129,7 @@ func (c *Cluster) components() []component.Component {
 		server.etcd = &embeddedEtcd{dir: c.Dir}
 		components = append(components, server.etcd)
 	} else {
-		components = append(components, externalEtcd{c.Server.Etcd.Servers})
+		components = append(components, externalEtcd{c.Server.Etcd.Servers, c.Clock})
 	}
 	components = append(components, server)
 	if c.Node.dns {

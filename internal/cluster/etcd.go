@@ -3,7 +3,12 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/etcd"
 	"svc.dev/svc/internal/datadir"
@@ -38,18 +43,67 @@ func (e *embeddedEtcd) Failed() <-chan error { return e.member.Failed() }
 func (e *embeddedEtcd) Stop() error { e.member.Stop(); return nil }
 
 // externalEtcd stands for an etcd cluster that others run.
-type externalEtcd struct{ servers []string }
+type externalEtcd struct {
+	servers []string
+	clock   clock.WithTicker
+}
 
 // Name implements component.Component.
-func (externalEtcd) Name() string { return "etcd" }
+func (externalEtcd) Name() string { return "etcd of --etcd-servers" }
 
 // Start implements component.Component.
 func (externalEtcd) Start(context.Context) error { return nil }
 
-// Ready implements component.Component. It does not wait for etcd: the API
-// server does.
-func (e externalEtcd) Ready(context.Context) (string, error) {
-	return strings.Join(e.servers, ","), nil
+const (
+	// etcdTimeout is how long Ready waits for a server.
+	etcdTimeout = time.Minute
+	// etcdRetry is the time between two attempts to reach the servers, and the time
+	// limit of each connection.
+	etcdRetry = time.Second
+)
+
+// Ready implements component.Component. It waits until one of the servers accepts
+// connections. The API server, which is next, would log each attempt.
+func (e externalEtcd) Ready(ctx context.Context) (string, error) {
+	until := e.clock.Now().Add(etcdTimeout)
+	for {
+		err := e.reach(ctx)
+		if err == nil {
+			return strings.Join(e.servers, ","), nil
+		}
+		if !e.clock.Now().Before(until) {
+			return "", fmt.Errorf("--etcd-servers: no server accepted a connection for %s: start etcd, or name other servers (%w)", etcdTimeout, err)
+		}
+		select {
+		case <-e.clock.After(etcdRetry):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+// reach returns nil if a server accepts a connection, and otherwise why the first one does not.
+func (e externalEtcd) reach(ctx context.Context) error {
+	var first error
+	for _, server := range e.servers {
+		at, err := url.Parse(server)
+		if err != nil {
+			return err
+		}
+		network, address := "tcp", at.Host
+		if at.Scheme == "unix" || at.Scheme == "unixs" {
+			network, address = "unix", at.Host+at.Path
+		}
+		dialer := net.Dialer{Timeout: etcdRetry}
+		connection, err := dialer.DialContext(ctx, network, address)
+		if err == nil {
+			return connection.Close()
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 // Failed implements component.Component.
