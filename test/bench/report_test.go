@@ -52,7 +52,7 @@ func TestEveryGoalIsARowOfTheBenchmark(t *testing.T) {
 		names[agentRow(n)] = true
 	}
 	for _, name := range []string{
-		"create to Running, one by one", "start, first", "idle", "list pods, JSON",
+		"create to Running, one by one", diskFull, "start, first", "idle", "list pods, JSON",
 		crowdRows + ": all requests", crowdRows + ": event of a change", clusterRows + ": all requests", clusterRows + ": event of a change",
 		"managers idle", "pods scheduled", "pods scheduled on many nodes", "deployments rolled out",
 		"stateful pods started", "stateful pods rolled", "daemon pods started", "daemon pods rolled", "cron jobs at once", "claims bound", "pods preempted others", "namespace of ConfigMaps deleted", "dependents collected",
