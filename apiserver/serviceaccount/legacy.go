@@ -50,6 +50,7 @@ func (a *Authenticator) legacy(ctx context.Context, claims tokenClaims, token st
 	if secret.Labels[invalidSinceLabel] != "" {
 		a.count(LegacyInvalid)
 		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token-invalidated", secret.Name+"/"+secret.Namespace)
+		a.labelUse(ctx, secret) // the cleaner removes what is not used
 		return nil, fmt.Errorf("service account token: secret %q is marked invalid; use kubectl create token, or remove its label %s", secret.Name, invalidSinceLabel)
 	}
 	if account, ok := account.(*corev1.ServiceAccount); ok {

@@ -49,6 +49,11 @@ func (a *Authenticator) track(ctx context.Context, secret *corev1.Secret, accoun
 		a.count(LegacyManual)
 		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token-manual-secret", secret.Name)
 	}
+	a.labelUse(ctx, secret)
+}
+
+// labelUse labels the secret of a token with the day of this use.
+func (a *Authenticator) labelUse(ctx context.Context, secret *corev1.Secret) {
 	now := a.config.Clock.Now().UTC()
 	today, tomorrow := now.Format(dateFormat), now.AddDate(0, 0, 1).Format(dateFormat)
 	// The clock of another server may be ahead.

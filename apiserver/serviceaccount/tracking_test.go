@@ -27,7 +27,7 @@ func TestUsesOfTokensOfSecretsAreTracked(t *testing.T) {
 		{"one of the same day", date(0), "", false, "[legacy legacy, manually created] labelled "},
 		{"one by a server whose clock is behind", date(1), "", false, "[legacy legacy, manually created] labelled "},
 		{"one of a token that was generated", "", "", true, "[legacy legacy, generated with the account] labelled " + date(0)},
-		{"one of an invalid token", "", date(-3), true, "[legacy legacy, marked invalid] labelled "},
+		{"one of an invalid token", "", date(-3), true, "[legacy legacy, marked invalid] labelled " + date(0)},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			w := newFixture(t, key)
