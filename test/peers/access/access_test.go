@@ -29,6 +29,8 @@ type server struct {
 	client kubernetes.Interface
 	// audit is the file of its audit log, if that is compared.
 	audit string
+	// peer is kube-apiserver, unless the server is svc.
+	peer *launch.Kube
 }
 
 func newServer(t *testing.T, config *rest.Config) *server {
@@ -83,7 +85,9 @@ func startEach(t *testing.T, ofSvc, ofKube []string) (svc, kube *server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Kill)
-	return newServer(t, s.Config), newServer(t, k.Config)
+	svc, kube = newServer(t, s.Config), newServer(t, k.Config)
+	kube.peer = k
+	return svc, kube
 }
 
 // report fails the test for each difference that differences.yaml does not explain, and
