@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -172,6 +173,90 @@ func (u *user) deleteClaim(ctx context.Context) error {
 		return err
 	}
 	return both[1-first]()
+}
+
+// createController creates a replication controller, or changes its replicas.
+func (u *user) createController(ctx context.Context) error {
+	name, replicas := u.some("old"), u.random.Int32N(4)
+	controllers := u.client.CoreV1().ReplicationControllers(u.namespace)
+	template := podTemplate(name)
+	_, err := controllers.Create(ctx, &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ReplicationControllerSpec{
+		Replicas: &replicas, Selector: template.Labels, Template: &template,
+	}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = controllers.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{})
+	}
+	return err
+}
+
+func (u *user) deleteController(ctx context.Context) error {
+	return u.client.CoreV1().ReplicationControllers(u.namespace).Delete(ctx, u.some("old"), u.cascade())
+}
+
+// createEphemeral creates a pod with an ephemeral volume, which stays pending: its claim is not
+// bound.
+func (u *user) createEphemeral(ctx context.Context) error {
+	template := podTemplate("ephemeral")
+	template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("none"),
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}}}}}
+	_, err := u.client.CoreV1().Pods(u.namespace).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: u.some("ephemeral"), Labels: template.Labels}, Spec: template.Spec,
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// createEndpoints creates a service without a selector and its Endpoints, which are mirrored.
+func (u *user) createEndpoints(ctx context.Context) error {
+	made := metav1.ObjectMeta{Name: u.some("outside")}
+	if _, err := u.client.CoreV1().Services(u.namespace).Create(ctx, &corev1.Service{ObjectMeta: made, Spec: corev1.ServiceSpec{
+		Ports: []corev1.ServicePort{{Port: 80}},
+	}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err := u.client.CoreV1().Endpoints(u.namespace).Create(ctx, &corev1.Endpoints{ObjectMeta: made, Subsets: []corev1.EndpointSubset{{
+		Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}, Ports: []corev1.EndpointPort{{Port: 80}},
+	}}}, metav1.CreateOptions{})
+	return err
+}
+
+func (u *user) deleteEndpoints(ctx context.Context) error {
+	return u.client.CoreV1().Services(u.namespace).Delete(ctx, u.some("outside"), u.cascade())
+}
+
+// createToken creates the secret of a token, and deletes a service account that may have one.
+func (u *user) createToken(ctx context.Context) error {
+	account := u.some("account")
+	made := metav1.ObjectMeta{Name: account}
+	_, err := u.client.CoreV1().ServiceAccounts(u.namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: made}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return u.client.CoreV1().ServiceAccounts(u.namespace).Delete(ctx, account, metav1.DeleteOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	made.Annotations = map[string]string{corev1.ServiceAccountNameKey: account}
+	_, err = u.client.CoreV1().Secrets(u.namespace).Create(ctx, &corev1.Secret{ObjectMeta: made, Type: corev1.SecretTypeServiceAccountToken}, metav1.CreateOptions{})
+	return err
+}
+
+// unfinishedControllers returns the replication controllers that do not have their desired
+// state.
+func (s *cluster) unfinishedControllers(ctx context.Context) ([]string, error) {
+	controllers, err := s.client.CoreV1().ReplicationControllers("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var unfinished []string
+	for _, c := range controllers.Items {
+		if st, want := c.Status, *c.Spec.Replicas; st.ObservedGeneration != c.Generation || st.Replicas != want || st.ReadyReplicas != want {
+			unfinished = append(unfinished, fmt.Sprintf("replication controller %s/%s: %+v", c.Namespace, c.Name, st))
+		}
+	}
+	return unfinished, nil
 }
 
 // unfinishedSets returns the stateful sets and daemon sets that do not have their desired

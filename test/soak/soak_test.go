@@ -231,8 +231,12 @@ func (s *cluster) unfinished(ctx context.Context) ([]string, error) {
 			unfinished = append(unfinished, fmt.Sprintf("job %s/%s: %+v", j.Namespace, j.Name, j.Status))
 		}
 	}
+	controllers, err := s.unfinishedControllers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	sets, err := s.unfinishedSets(ctx)
-	return append(unfinished, sets...), err
+	return append(append(unfinished, controllers...), sets...), err
 }
 
 // expectNothingLeft deletes the users' namespaces, and fails if anything is left:

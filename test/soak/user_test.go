@@ -55,6 +55,12 @@ func (u *user) work(ctx context.Context) {
 		{3, u.deletePolicies},
 		{4, u.createClaim},
 		{4, u.deleteClaim},
+		{3, u.createController},
+		{2, u.deleteController},
+		{2, u.createEphemeral},
+		{2, u.createEndpoints},
+		{2, u.deleteEndpoints},
+		{1, u.createToken},
 		{1, u.deleteNamespace},
 	}
 	total := 0
