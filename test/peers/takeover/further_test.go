@@ -8,8 +8,11 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +28,9 @@ const (
 	mirrored = "mirrored"
 	// scaled is a replication controller with an autoscaler.
 	scaled = "scaled"
+
+	// devices is a template of claims of devices, from which each scratch pod gets one.
+	devices = "devices"
 
 	ttlAnnotation = "node.alpha.kubernetes.io/ttl"
 )
@@ -56,6 +62,11 @@ func (w *work) beginFurther(ctx context.Context) error {
 	}
 	if _, err := w.client.CoreV1().ReplicationControllers(place).Create(ctx, &corev1.ReplicationController{ObjectMeta: meta(scaled), Spec: corev1.ReplicationControllerSpec{
 		Replicas: ptr.To(w.replicas()), Selector: selects(scaled).MatchLabels, Template: ptr.To(template(scaled, 0)),
+	}}, create); err != nil {
+		return err
+	}
+	if _, err := w.client.ResourceV1().ResourceClaimTemplates(place).Create(ctx, &resourcev1.ResourceClaimTemplate{ObjectMeta: meta(devices), Spec: resourcev1.ResourceClaimTemplateSpec{
+		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "absent"}}}}},
 	}}, create); err != nil {
 		return err
 	}
@@ -100,7 +111,26 @@ func (w *work) changeFurther(ctx context.Context) error {
 	if _, err := w.client.CoreV1().Pods(place).Create(ctx, evicted, create); err != nil {
 		return err
 	}
+	if err := w.changeRanges(ctx); err != nil {
+		return err
+	}
 	return w.changeVolumes(ctx)
+}
+
+// addresses is the name of a range of cluster IPs of a round, which is deleted in the next one.
+func addresses(round int) string { return fmt.Sprintf("round-%d", round) }
+
+func (w *work) changeRanges(ctx context.Context) error {
+	ranges := w.client.NetworkingV1().ServiceCIDRs()
+	if _, err := ranges.Create(ctx, &networkingv1.ServiceCIDR{ObjectMeta: meta(addresses(w.round)), Spec: networkingv1.ServiceCIDRSpec{
+		CIDRs: []string{fmt.Sprintf("10.200.%d.0/24", w.round%250)},
+	}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if w.round == 1 {
+		return nil
+	}
+	return ranges.Delete(ctx, addresses(w.round-1), metav1.DeleteOptions{})
 }
 
 // changeVolumes creates a pod with an ephemeral volume, deletes that of the round before, and
@@ -114,6 +144,7 @@ func (w *work) changeVolumes(ctx context.Context) error {
 		ObjectMeta: metav1.ObjectMeta{Labels: selects("scratch").MatchLabels},
 		Spec:       corev1.PersistentVolumeClaimSpec{AccessModes: modes, StorageClassName: ptr.To("none"), Resources: corev1.VolumeResourceRequirements{Requests: amount}},
 	}}}}}
+	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimTemplateName: ptr.To(devices)}}
 	if _, err := w.client.CoreV1().Pods(place).Create(ctx, pod, create); err != nil {
 		return err
 	}
@@ -164,7 +195,7 @@ func (w *work) changedFurther(ctx context.Context) error {
 	return w.protects(ctx)
 }
 
-// protects checks the evicted pod, the deleted volume and the claims of ephemeral volumes.
+// protects checks the claims of the scratch pods, and what was deleted or evicted.
 func (w *work) protects(ctx context.Context) error {
 	claims := w.client.CoreV1().PersistentVolumeClaims(place)
 	if _, err := claims.Get(ctx, scratch(w.round)+"-data", metav1.GetOptions{}); err != nil {
@@ -173,10 +204,28 @@ func (w *work) protects(ctx context.Context) error {
 	if made := w.seen.count("PersistentVolumeClaim", "scratch"); made != w.round {
 		return fmt.Errorf("%d claims of ephemeral volumes were created, want %d", made, w.round)
 	}
+	if made := w.seen.count("ResourceClaim", scratch(w.round)); made != 1 {
+		return fmt.Errorf("%d claims of devices were created for a pod, want one", made)
+	}
+	of, err := w.client.ResourceV1().ResourceClaims(place).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if len(of.Items) != 1 {
+		return fmt.Errorf("there are %d claims of devices, want one", len(of.Items))
+	}
+	current, err := w.client.NetworkingV1().ServiceCIDRs().Get(ctx, addresses(w.round), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if !apimeta.IsStatusConditionTrue(current.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
+		return fmt.Errorf("the range of addresses is not ready: %+v", current.Status)
+	}
+	_, before := w.client.NetworkingV1().ServiceCIDRs().Get(ctx, addresses(w.round-1), metav1.GetOptions{})
 	_, claim := claims.Get(ctx, scratch(w.round-1)+"-data", metav1.GetOptions{})
 	_, evicted := w.client.CoreV1().Pods(place).Get(ctx, fmt.Sprintf("takeover-%d", w.round), metav1.GetOptions{})
 	_, volume := w.client.CoreV1().PersistentVolumes().Get(ctx, fmt.Sprintf("spare-%d", w.round), metav1.GetOptions{})
-	for what, err := range map[string]error{"claim of a deleted pod": claim, "pod of the tainted node": evicted, "deleted volume": volume} {
+	for what, err := range map[string]error{"claim of a deleted pod": claim, "pod of the tainted node": evicted, "deleted volume": volume, "deleted range of addresses": before} {
 		if err == nil {
 			return errors.New("the " + what + " is there")
 		}

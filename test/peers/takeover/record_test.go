@@ -71,6 +71,7 @@ func (r *record) watch(factory informers.SharedInformerFactory) error {
 		{factory.Core().V1().PersistentVolumeClaims().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
 			r.add("PersistentVolumeClaim of " + obj.(metav1.Object).GetLabels()["app"])
 		}}},
+		{factory.Resource().V1().ResourceClaims().Informer(), owned("ResourceClaim")},
 		{factory.Batch().V1().Jobs().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { r.job(obj.(*batchv1.Job)) }}},
 		{factory.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc: func(obj any) {

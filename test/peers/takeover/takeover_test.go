@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"svc.dev/svc/internal/datadir"
 	"svc.dev/svc/test/launch"
 	"svc.dev/svc/test/simulate"
 )
@@ -45,6 +46,8 @@ var controllers = []taken{
 	{"resourcequota", "resourcequota-controller"},
 	{"replicationcontroller", "replicationcontroller-controller"},
 	{"serviceaccount", "serviceaccount-controller"},
+	{"serviceaccount-token", "serviceaccount-token-controller"},
+	{"root-ca-cert-publisher", "root-ca-certificate-publisher-controller"},
 	{"ttl-after-finished", "ttl-after-finished-controller"},
 	{"horizontalpodautoscaler", "horizontal-pod-autoscaler-controller"},
 	{"endpointslicemirroring", "endpointslice-mirroring-controller"},
@@ -54,6 +57,8 @@ var controllers = []taken{
 	{"tainteviction", "taint-eviction-controller"},
 	{"clusterroleaggregation", "clusterrole-aggregation-controller"},
 	{"ttl", "ttl-controller"},
+	{"resourceclaim", "resourceclaim-controller"},
+	{"servicecidr", "service-cidr-controller"},
 	{"scheduler", "kube-scheduler"},
 }
 
@@ -131,12 +136,19 @@ type run struct {
 	work    *work
 }
 
-// autoscalerPeriod is the flag of both managers that makes a round wait no longer for the autoscaler.
-const autoscalerPeriod = "--horizontal-pod-autoscaler-sync-period=1s"
+// common are the flags of both managers: the keys of the cluster, and a period of the
+// autoscaler for which a round does not wait.
+func (r *run) common() []string {
+	pki := datadir.Dir(r.server.DataDir).PKI()
+	return []string{
+		"--leader-elect=false", "--root-ca-file=" + filepath.Join(pki, "ca.crt"), "--service-account-private-key-file=" + filepath.Join(pki, "sa.key"),
+		"--horizontal-pod-autoscaler-sync-period=1s",
+	}
+}
 
 // startSVC starts svc's controllers.
 func (r *run) startSVC(controllers string) error {
-	p, err := r.server.StandbyManager("--leader-elect=false", autoscalerPeriod, "--controllers="+controllers)
+	p, err := r.server.StandbyManager(append(r.common(), "--controllers="+controllers)...)
 	if err == nil {
 		r.running = append(r.running, p)
 	}
@@ -145,9 +157,9 @@ func (r *run) startSVC(controllers string) error {
 
 // startKube starts one controller of Kubernetes.
 func (r *run) startKube(controller string) error {
-	program, flags := "kube-controller-manager", []string{"--controllers=" + controller, autoscalerPeriod}
+	program, flags := "kube-controller-manager", append(r.common(), "--controllers="+controller)
 	if controller == "kube-scheduler" {
-		program, flags = controller, nil
+		program, flags = controller, []string{"--leader-elect=false"}
 	}
 	path, err := launch.Peer(program)
 	if err != nil {
@@ -156,7 +168,7 @@ func (r *run) startKube(controller string) error {
 	kubeconfig := r.server.Kubeconfig
 	p, err := launch.Start(nil, path, append([]string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		"--secure-port=0", "--leader-elect=false", "--kube-api-qps=1000", "--kube-api-burst=1000",
+		"--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000",
 	}, flags...)...)
 	if err == nil {
 		r.running = append(r.running, p)

@@ -210,6 +210,12 @@ func (w *work) changeMore(ctx context.Context) error {
 	if _, err := w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta(w.kept())}, create); err != nil {
 		return err
 	}
+	// In a namespace whose account is there: without one, the secret would be deleted.
+	token := &corev1.Secret{ObjectMeta: meta(w.kept()), Type: corev1.SecretTypeServiceAccountToken}
+	token.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
+	if _, err := w.client.CoreV1().Secrets(place).Create(ctx, token, create); err != nil {
+		return err
+	}
 	if _, err := w.client.BatchV1().Jobs(place).Create(ctx, &batchv1.Job{ObjectMeta: meta(w.brief()), Spec: batchv1.JobSpec{
 		TTLSecondsAfterFinished: ptr.To(int32(0)), Template: ending("job"),
 	}}, create); err != nil {
@@ -241,6 +247,16 @@ func (w *work) changedMore(ctx context.Context) error {
 	}
 	if _, err := w.client.CoreV1().ServiceAccounts(w.kept()).Get(ctx, "default", metav1.GetOptions{}); err != nil {
 		return err
+	}
+	if _, err := w.client.CoreV1().ConfigMaps(w.kept()).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}); err != nil {
+		return err
+	}
+	secret, err := w.client.CoreV1().Secrets(place).Get(ctx, w.kept(), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+		return fmt.Errorf("the secret %s has no token", secret.Name)
 	}
 	switch _, err := w.client.BatchV1().Jobs(place).Get(ctx, w.brief(), metav1.GetOptions{}); {
 	case err == nil:
