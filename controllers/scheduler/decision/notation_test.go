@@ -370,7 +370,7 @@ func parseClaim(line string) *corev1.PersistentVolumeClaim {
 }
 
 // parseVolume reads: name [class=name] [size=1Gi] [{label=value}] [on=node]
-// (node affinity by host label) [csi=driver].
+// (node affinity by host label) [in=zone (by zone label)] [mode=ReadWriteOnce] [csi=driver].
 func parseVolume(line string) *corev1.PersistentVolume {
 	name, words := fields(line)
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable}}
@@ -385,14 +385,22 @@ func parseVolume(line string) *corev1.PersistentVolume {
 			pv.Spec.Capacity = quantities("storage=" + value)
 		case key == "csi":
 			pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: value, VolumeHandle: name}
+		case key == "mode":
+			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.PersistentVolumeAccessMode(value)}
 		case key == "on":
-			pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}}}}
+			pv.Spec.NodeAffinity = volumeAffinity(corev1.LabelHostname, value)
+		case key == "in":
+			pv.Spec.NodeAffinity = volumeAffinity(corev1.LabelTopologyZone, value)
 		default:
 			panic("unknown word " + word)
 		}
 	}
 	return pv
+}
+
+func volumeAffinity(key, value string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}}}}
 }
 
 // parseCapacity reads: name class=C size=S [max=S] [on=node]: what a driver can

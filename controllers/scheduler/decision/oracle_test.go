@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -25,6 +26,12 @@ type question struct {
 	Services        []*corev1.Service
 	ReplicaSets     []*appsv1.ReplicaSet
 	Budgets         []*policyv1.PodDisruptionBudget
+	Claims          []*corev1.PersistentVolumeClaim
+	Volumes         []*corev1.PersistentVolume
+	Classes         []*storagev1.StorageClass
+	CSINodes        []*storagev1.CSINode
+	Drivers         []*storagev1.CSIDriver
+	Capacities      []*storagev1.CSIStorageCapacity
 	Pod             *corev1.Pod
 }
 
@@ -58,7 +65,7 @@ func compareCluster(t *testing.T, o *oracle.Oracle, seed uint64) {
 	q := &question{}
 	w.build(q)
 	for i := range 3 {
-		line := w.podLine(fmt.Sprint("asks", i))
+		line := w.withVolumes(w.podLine(fmt.Sprint("asks", i)), 0.7)
 		q.Pod = complete(parsePod(line))
 		w.record("decide " + line)
 		v := &verdict{}
@@ -108,12 +115,16 @@ func (w *clusterState) build(q *question) {
 		q.Nodes = append(q.Nodes, n)
 		w.snapshot.SetNode(n)
 	}
+	w.buildStorage(q)
 	for i := range w.IntN(30) {
-		line := w.podLine(fmt.Sprint("pod", i)) + " on=" + q.Nodes[w.IntN(len(q.Nodes))].Name + w.maybe(0.1, "deleting") + fmt.Sprintf(" started=%d", 1+i*7%31) // the order of equal ones is not defined
+		line := w.withVolumes(w.podLine(fmt.Sprint("pod", i)), 0.3) + " on=" + q.Nodes[w.IntN(len(q.Nodes))].Name + w.maybe(0.1, "deleting") + fmt.Sprintf(" started=%d", 1+i*7%31) // the order of equal ones is not defined
 		w.record("pod " + line)
 		pod := complete(parsePod(line))
 		if n := w.snapshot.node(pod.Spec.NodeName); slices.ContainsFunc(hostPorts(pod), n.uses) {
 			continue // kube-scheduler does not count the pods with a port
+		}
+		if slices.ContainsFunc(claimsOf(pod), w.isExclusive) {
+			continue // nor those with a claim that only one may have
 		}
 		q.Pods = append(q.Pods, pod)
 		w.snapshot.SetPod(pod)

@@ -12,14 +12,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -31,6 +34,7 @@ import (
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
@@ -44,6 +48,12 @@ type Question struct {
 	Services    []*corev1.Service
 	ReplicaSets []*appsv1.ReplicaSet
 	Budgets     []*policyv1.PodDisruptionBudget
+	Claims      []*corev1.PersistentVolumeClaim
+	Volumes     []*corev1.PersistentVolume
+	Classes     []*storagev1.StorageClass
+	CSINodes    []*storagev1.CSINode
+	Drivers     []*storagev1.CSIDriver
+	Capacities  []*storagev1.CSIStorageCapacity
 	Pod         *corev1.Pod
 }
 
@@ -102,6 +112,8 @@ type scheduler struct {
 	framework framework.Framework
 	informers informers.SharedInformerFactory
 	client    *fake.Clientset
+	// claims and volumes are followed by a plugin's own cache.
+	claims, volumes *followed
 }
 
 // omitted are plugins of features that svc's release does not have, and those that bind.
@@ -128,9 +140,12 @@ func newScheduler(ctx context.Context) (*scheduler, error) {
 	s := &scheduler{lister: &lister{}, nominator: nominator{}, client: fake.NewClientset()}
 	s.client.PrependReactor("*", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, &corev1.Pod{}, nil })
 	s.informers = informers.NewSharedInformerFactory(s.client, 0)
+	s.claims = follow(s.informers, &corev1.PersistentVolumeClaim{}, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	s.volumes = follow(s.informers, &corev1.PersistentVolume{}, cache.Indexers{})
 	s.framework, err = frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
 		frameworkruntime.WithClientSet(s.client), frameworkruntime.WithInformerFactory(s.informers),
 		frameworkruntime.WithSnapshotSharedLister(s.lister), frameworkruntime.WithPodNominator(s.nominator),
+		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(s.informers.Storage().V1().CSINodes().Lister())),
 		frameworkruntime.WithEventRecorder(events.NewFakeRecorder(1<<20)),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
@@ -168,6 +183,12 @@ func (s *scheduler) load(q *Question) error {
 		replace(s.informers.Core().V1().Services().Informer(), q.Services),
 		replace(s.informers.Apps().V1().ReplicaSets().Informer(), q.ReplicaSets),
 		replace(s.informers.Policy().V1().PodDisruptionBudgets().Informer(), q.Budgets),
+		replace(s.claims, q.Claims),
+		replace(s.volumes, q.Volumes),
+		replace(s.informers.Storage().V1().StorageClasses().Informer(), q.Classes),
+		replace(s.informers.Storage().V1().CSINodes().Informer(), q.CSINodes),
+		replace(s.informers.Storage().V1().CSIDrivers().Informer(), q.Drivers),
+		replace(s.informers.Storage().V1().CSIStorageCapacities().Informer(), q.Capacities),
 	)
 }
 
@@ -176,7 +197,44 @@ func replace[T any](informer cache.SharedIndexInformer, objects []T) error {
 	for i := range objects {
 		list[i] = objects[i]
 	}
-	return informer.GetIndexer().Replace(list, "")
+	before := informer.GetIndexer().List()
+	if err := informer.GetIndexer().Replace(list, ""); err != nil {
+		return err
+	}
+	if f, ok := informer.(*followed); ok {
+		f.tell(before, list)
+	}
+	return nil
+}
+
+// followed is an informer whose handlers get what replace does.
+type followed struct {
+	cache.SharedIndexInformer
+	handlers []cache.ResourceEventHandler
+}
+
+// follow makes the informer of a kind a followed one.
+func follow(factory informers.SharedInformerFactory, kind runtime.Object, indexers cache.Indexers) *followed {
+	f := &followed{SharedIndexInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, kind, 0, indexers)}
+	factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return f })
+	return f
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (f *followed) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	f.handlers = append(f.handlers, h)
+	return nil, nil
+}
+
+func (f *followed) tell(removed, added []any) {
+	for _, h := range f.handlers {
+		for _, object := range removed {
+			h.OnDelete(object)
+		}
+		for _, object := range added {
+			h.OnAdd(object, false)
+		}
+	}
 }
 
 func (s *scheduler) answer(ctx context.Context, q *Question) (*Answer, error) {
