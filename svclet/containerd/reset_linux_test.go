@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"svc.dev/svc/svclet/dns"
+	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/runtime/runtimetest"
 )
 
@@ -128,7 +129,7 @@ func TestResetOfARuntimeOfTheUsersKeepsTheBridgeOfAnotherNode(t *testing.T) {
 	defer users.Down()
 	const another = "table ip svc0\ntable ip svc0-pods\ntable ip svc0-policies\n"
 	load := exec.CommandContext(t.Context(), "nft", "-f", "-")
-	load.Stdin = strings.NewReader("add table ip svclet\nadd table ip6 svclet-policies\nadd " + strings.ReplaceAll(strings.TrimSpace(another), "\n", "\nadd ") + "\n")
+	load.Stdin = strings.NewReader("add table ip svclet\nadd table ip6 svclet-policies\nadd table bridge svclet-policies\nadd " + strings.ReplaceAll(strings.TrimSpace(another), "\n", "\nadd ") + "\n")
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -148,6 +149,31 @@ func TestResetOfARuntimeOfTheUsersKeepsTheBridgeOfAnotherNode(t *testing.T) {
 		if _, err := netlink.LinkByName(name); (err == nil) != stays {
 			t.Errorf("the interface %s: %v", name, err)
 		}
+	}
+}
+
+func TestResetRestoresKernelParameters(t *testing.T) {
+	if !mounting(t) {
+		return
+	}
+	dir := t.TempDir()
+	const name = "net/ipv4/conf/all/route_localnet"
+	if err := errors.Join(nft.SetParameter(name, "0"), nft.NewParameters(dir).Set(name, "1")); err != nil {
+		t.Fatal(err)
+	}
+	value := func() string {
+		content, err := os.ReadFile(filepath.Join("/proc/sys", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(content))
+	}
+	before := value()
+	if _, err := Reset(t.Context(), Config{Dir: filepath.Join(dir, "containerd")}, Leavings{Dir: dir, LogsDir: filepath.Join(dir, "logs")}); err != nil {
+		t.Error(err)
+	}
+	if after := value(); before != "1" || after != "0" {
+		t.Errorf("%s was %s, and is %s", name, before, after)
 	}
 }
 

@@ -219,12 +219,34 @@ apiVersion: v1
 kind: Service
 metadata: {name: balanced}
 spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 8097, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: local}
+spec: {type: LoadBalancer, externalTrafficPolicy: Local, selector: {app: web}, ports: [{port: 8098, targetPort: 8080}]}
 `)
-		port := s.run(ctx, "get", "service", "ports", "-o=jsonpath={.spec.ports[0].nodePort}")
+		ports := s.run(ctx, "get", "service", "ports", "-o=jsonpath={.spec.ports[0].nodePort}")
 		for _, from := range []string{"near", "far"} {
-			for _, to := range []string{hostAddress(ctx) + ":" + port, address + ":" + port, hostAddress(ctx) + ":8097", "balanced:8097"} {
+			for _, to := range []string{hostAddress(ctx) + ":" + ports, address + ":" + ports, hostAddress(ctx) + ":8097", "balanced:8097"} {
 				Eventually(seen(from, to)).Should(MatchRegexp(`^[0-9.]+\n$`), "from %s to %s", from, to) // not always its own address
 			}
+		}
+		By("the API server, by its name")
+		Expect(s.exec(ctx, "far", `printf 'GET / HTTP/1.0\r\n\r\n' | nc kubernetes.default.svc 443`)).To(ContainSubstring("Client sent an HTTP request to an HTTPS server"))
+		By("with externalTrafficPolicy Local only by the machine with the endpoint, which sees the client's address")
+		local := s.run(ctx, "get", "service", "local", "-o=jsonpath={.spec.ports[0].nodePort} {.spec.healthCheckNodePort}")
+		port, health, _ := strings.Cut(local, " ")
+		fetch := func(to, path string) func() (string, error) {
+			return func() (string, error) { return getFrom(ctx, "/run/netns/"+name, "http://"+to+path) }
+		}
+		Eventually(fetch(hostAddress(ctx)+":"+port, "/client")).Should(Equal(address + "\n"))
+		Eventually(fetch(hostAddress(ctx)+":"+health, "/")).Should(ContainSubstring(`"localEndpoints":1`))
+		Eventually(fetch(address+":"+health, "/")).Should(ContainSubstring(`"localEndpoints":0`))
+		Expect(seen("near", address+":"+port)()).To(Equal("none\n"))
+		By("from the other machine itself, by every address")
+		every := []string{s.run(ctx, "get", "service", "web", "-o=jsonpath={.spec.clusterIP}"), "127.0.0.1:" + ports, address + ":" + ports, hostAddress(ctx) + ":8097"}
+		for _, to := range every {
+			Eventually(fetch(to, "/")).Should(Equal("near-web\n"), to)
 		}
 		By("after another program has removed the route")
 		out, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/"+name, "ip", "route", "flush", "proto", "118").CombinedOutput()
@@ -262,6 +284,21 @@ spec:
 		By("while its agent is stopped")
 		m.end()
 		Expect(seen("near", addresses["far-web"]+":8080")()).To(Equal(addresses["near"] + "\n"))
+
+		By("while svc up is killed, too, and after it has started again")
+		s.run(ctx, "delete", "networkpolicy", "web")
+		for _, to := range every {
+			Eventually(fetch(to, "/")).Should(Equal("near-web\n"), to)
+		}
+		node.Kill()
+		for _, to := range every {
+			Expect(fetch(to, "/")()).To(Equal("near-web\n"), to)
+		}
+		Expect(node.Again(ctx)).To(Succeed())
+		connect()
+		for _, to := range every {
+			Eventually(fetch(to, "/")).Should(Equal("near-web\n"), to)
+		}
 
 		By("a reset and the end of the node remove the routes")
 		m.reset(ctx)
