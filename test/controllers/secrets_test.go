@@ -29,7 +29,8 @@ var _ = Describe("the log", func() {
 		const static, password, wrong, bootstrap = "static-f84hf8w", "password-93hf8a", "wrong-73hdk2p", "k3js9dk2l4ms8d0a"
 		tokens := filepath.Join(dir, "tokens")
 		Expect(os.WriteFile(tokens, []byte(static+",ann,1,system:masters\n"), 0o600)).To(Succeed())
-		s, err := launch.Up(ctx, filepath.Join(dir, "data"), "-v=9", "--token-auth-file="+tokens)
+		foreign := startOutside()
+		s, err := launch.Up(ctx, filepath.Join(dir, "data"), append(foreign.flags(dir), "-v=9", "--token-auth-file="+tokens)...)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(s.Kill)
 		admin, err := kubernetes.NewForConfig(s.Config)
@@ -39,6 +40,11 @@ var _ = Describe("the log", func() {
 		secret := func(name string, kind corev1.SecretType, data map[string]string) *corev1.Secret {
 			return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: kind, StringData: data}
 		}
+		foreign.reviewSecrets(ctx, admin)
+		Eventually(func() (int32, error) {
+			_, err := secrets.Create(ctx, secret("reviewed", "", map[string]string{"password": password}), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return foreign.admitted.Load(), err
+		}).Should(BeNumerically(">", 0))
 		_, err = secrets.Create(ctx, secret("own", "", map[string]string{"password": password}), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		_, err = secrets.Patch(ctx, "own", types.MergePatchType, []byte(`{"stringData":{"other":"`+password+`"}}`), metav1.PatchOptions{})
@@ -68,9 +74,20 @@ var _ = Describe("the log", func() {
 		issued, err := admin.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 
+		signed := foreign.token(foreign.issuer, nil)
+		Eventually(func() error { return whoAmI(ctx, s.Config, signed) }).Should(Succeed(), "the server has read the keys of the issuer")
+		forVault, err := admin.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		refused := foreign.refused()
+		refused[`its audiences [\"vault\"] are not among the target audiences`] = forVault.Status.Token
+		for _, token := range refused {
+			Expect(whoAmI(ctx, s.Config, token)).To(MatchError("Unauthorized"), "clients learn no more")
+		}
 		for token, authenticates := range map[string]bool{
 			static: true, wrong: false, "abcdef." + bootstrap: true, issued.Status.Token: true, string(filled.Data[corev1.ServiceAccountTokenKey]): true,
-			issued.Status.Token + "x": false,
+			issued.Status.Token + "x": false, reviewedToken: true,
 		} {
 			err := whoAmI(ctx, s.Config, token)
 			if authenticates {
@@ -85,7 +102,12 @@ var _ = Describe("the log", func() {
 		log := s.Output()
 		Expect(log).To(ContainSubstring("/api/v1/namespaces/default/secrets"), "requests are logged")
 		Expect(log).NotTo(ContainSubstring("PRIVATE KEY"))
+		for said, token := range refused {
+			Expect(log).To(ContainSubstring(said))
+			Expect(log).NotTo(ContainSubstring(signature(token)))
+		}
 		for what, text := range map[string]string{
+			"a token of an issuer": signature(signed), "a token that a webhook reviews": reviewedToken, "the token for a webhook": webhookToken, "an encryption key": encryptionKey,
 			"the content of a secret": password, "a static token": static, "a rejected token": wrong, "a bootstrap token": bootstrap,
 			"an issued token": signature(issued.Status.Token), "a stored token": signature(string(filled.Data[corev1.ServiceAccountTokenKey])),
 		} {

@@ -23,14 +23,14 @@ type Issuer struct {
 	// URL is the issuer's, Authority the PEM of its serving certificate.
 	URL, Authority string
 
-	t    *testing.T
+	t    testing.TB
 	mu   sync.Mutex
 	keys int
 	key  jose.JSONWebKey
 }
 
 // New starts an issuer that stops with the test.
-func New(t *testing.T) *Issuer {
+func New(t testing.TB) *Issuer {
 	t.Helper()
 	i := &Issuer{t: t}
 	i.Rotate()
