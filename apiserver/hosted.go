@@ -89,7 +89,7 @@ func (a *hosted) keepCertificates(o *options.Options, clock clock.Clock) error {
 		}
 	}
 	if err := a.certificates.Start(ctx); err != nil {
-		return fmt.Errorf("--serving-secret, --etcd-secret: %w", err)
+		return err
 	}
 	if serving := a.certificates.Serving(); serving != nil {
 		o.SecureServing.ServerCert.GeneratedCert = serving

@@ -53,6 +53,7 @@ type Keeper struct {
 
 // keptSecret is a Secret of the host.
 type keptSecret struct {
+	flag string // that names it
 	types.NamespacedName
 	bundle bundle
 	// publish makes the server use the data.
@@ -71,7 +72,7 @@ func New(c Config) (*Keeper, error) {
 		}
 		k.service = types.NamespacedName{Namespace: name.Namespace, Name: c.ServingService}
 		k.serving = &serving{name: "secret::" + c.ServingSecret}
-		k.secrets = append(k.secrets, &keptSecret{NamespacedName: name, bundle: servingBundle(k.service), publish: k.serving.publish})
+		k.secrets = append(k.secrets, &keptSecret{flag: "serving-secret", NamespacedName: name, bundle: servingBundle(k.service), publish: k.serving.publish})
 	}
 	if c.EtcdSecret != "" {
 		name, err := parseName(c.EtcdSecret)
@@ -83,7 +84,7 @@ func New(c Config) (*Keeper, error) {
 			return nil, err
 		}
 		k.etcd = etcdFiles(c.Directory)
-		k.secrets = append(k.secrets, &keptSecret{NamespacedName: name, bundle: etcd, publish: k.etcd.publish})
+		k.secrets = append(k.secrets, &keptSecret{flag: "etcd-secret", NamespacedName: name, bundle: etcd, publish: k.etcd.publish})
 	}
 	return k, nil
 }
@@ -108,8 +109,12 @@ func (k *Keeper) Etcd() (files EtcdFiles, ok bool) { return k.etcd, k.EtcdSecret
 // Start makes the Secrets that do not exist, and reads the others.
 func (k *Keeper) Start(ctx context.Context) error {
 	for _, s := range k.secrets {
-		if err := k.syncSecret(ctx, s); err != nil {
-			return err
+		err := k.syncSecret(ctx, s)
+		if apierrors.IsNotFound(err) { // its namespace: a Secret is made
+			return fmt.Errorf("--%s: %w: create it first, or name another Secret", s.flag, err)
+		}
+		if err != nil {
+			return fmt.Errorf("--%s: %w", s.flag, err)
 		}
 	}
 	return nil

@@ -341,6 +341,16 @@ func TestEtcdsClientIsInFilesThatChangeAtOnce(t *testing.T) {
 	}
 }
 
+func TestAMissingNamespaceIsNamedWithTheFlag(t *testing.T) {
+	g := NewWithT(t)
+	h := newHost()
+	h.client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "svc-system")
+	})
+	g.Expect(h.keeper(t, servingOptions).Start(t.Context())).To(MatchError(
+		`--serving-secret: secret svc-system/svc-serving: namespaces "svc-system" not found: create it first, or name another Secret`))
+}
+
 func TestBrokenSecretIsNotReplaced(t *testing.T) {
 	g := NewWithT(t)
 	h := newHost()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -80,6 +81,15 @@ func (c *administrator) config() (*rest.Config, error) {
 	return api, nil
 }
 
+// about returns err with the names of the flag or variable and of the file.
+func (c *administrator) about(err error) error {
+	subject, file, missing := c.named()
+	if missing != nil || file == "" {
+		return fmt.Errorf("%s: %w", cmp.Or(subject, c.flag), err)
+	}
+	return fmt.Errorf("%s: %s: %w", subject, file, err)
+}
+
 // content returns the connection file, reduced to the current context, with the contents
 // of the files it names.
 func (c *administrator) content() (*clientcmdapi.Config, error) {
@@ -123,7 +133,7 @@ func (c *administrator) client() (kubernetes.Interface, *rest.Config, error) {
 	api.WarningHandlerWithContext = rest.NoWarnings{}
 	client, err := kubernetes.NewForConfig(api)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", c.flag, err)
+		return nil, nil, c.about(err)
 	}
 	return client, api, nil
 }

@@ -42,11 +42,11 @@ While the API servers answer, it removes nothing without --force.`,
 		}
 		host, err := aggregator.NewForConfig(config)
 		if err != nil {
-			return fmt.Errorf("--svcconfig: %w", err)
+			return connection.about(err)
 		}
 		services, err := registration.Registered(cmd.Context(), host, domain)
 		if err != nil {
-			return err
+			return connection.about(fmt.Errorf("the host %s: %w", config.Host, err))
 		}
 		if answering := registration.Answering(cmd.Context(), host, services); len(answering) > 0 && !force {
 			return fmt.Errorf("the API servers of %s answer (%s): without their groups %s lets namespaces end in which the fleet has objects, and no client reaches them; "+

@@ -22,6 +22,20 @@ func TestUnregisterSaysWhatItNeeds(t *testing.T) {
 	}
 }
 
+func TestUnregisterNamesAHostThatDoesNotAnswer(t *testing.T) {
+	host := httptest.NewServer(http.NotFoundHandler())
+	host.Close()
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(`{"clusters":[{"name":"h","cluster":{"server":"`+host.URL+`"}}],"contexts":[{"name":"c","context":{"cluster":"h"}}],"current-context":"c"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut strings.Builder
+	want := "svc unregister: --svcconfig: " + file + ": the host " + host.URL + ": list the APIServices of the host: "
+	if code := run([]string{"unregister", "--group-domain=svc.dev", "--svcconfig", file}, &out, &errOut); code != 1 || !strings.HasPrefix(errOut.String(), want) {
+		t.Errorf("exit code %d, %q, want %q", code, errOut.String(), want)
+	}
+}
+
 func TestUnregisterRemovesAFleetThatAnswersOnlyByForce(t *testing.T) {
 	var deleted []string
 	answers := true

@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/internal/connection"
 	"svc.dev/svc/svclet/agent"
 	"svc.dev/svc/svclet/certificates"
 	"svc.dev/svc/svclet/config"
@@ -24,15 +24,15 @@ func checkSources(s *config.Settings) error {
 	if s.Svcconfig == "" || s.BootstrapSvcconfig != "" {
 		return nil
 	}
-	_, err := connection(s)
+	_, err := readConnection(s)
 	return err
 }
 
-// connection returns how the connection file reaches the API server.
-func connection(s *config.Settings) (*rest.Config, error) {
-	api, err := clientcmd.BuildConfigFromFlags("", s.Svcconfig)
+// readConnection returns how the connection file reaches the API server.
+func readConnection(s *config.Settings) (*rest.Config, error) {
+	api, err := connection.Read(s.Svcconfig)
 	if err != nil {
-		return nil, fmt.Errorf("--svcconfig: %s: %w", s.Svcconfig, err)
+		return nil, fmt.Errorf("--svcconfig: %w", err)
 	}
 	if qps, burst, limited := s.RateLimit(); limited {
 		api.QPS, api.Burst = qps, burst
@@ -57,7 +57,7 @@ func connect(ctx context.Context, s *config.Settings, c *agent.Config) error {
 			return err
 		}
 	}
-	if c.API, err = connection(s); err != nil || !s.Configuration.RotateCertificates {
+	if c.API, err = readConnection(s); err != nil || !s.Configuration.RotateCertificates {
 		return err
 	}
 	c.ClientCertificate, err = certificates.NewClient(certificates.ClientOptions{
