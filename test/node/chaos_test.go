@@ -58,7 +58,6 @@ func newChaos(ctx SpecContext, seed uint64) *chaos {
 			c.agent.Args[i] = "--root-dir=" + c.disk
 		}
 	}
-	c.agent.Fields = littleMemory()
 	c.cluster, err = c.server.Cluster()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(c.agent.Configure(c.cluster)).To(Succeed())
@@ -152,9 +151,9 @@ func (c *chaos) fillDisk() (free func()) {
 }
 
 // disturb does one of the things that go wrong.
-func (c *chaos) disturb(ctx SpecContext) (what string) {
+func (c *chaos) disturb(ctx context.Context) (what string) {
 	GinkgoHelper()
-	what = []string{"agent", "agent and containerd", "containerd", "shim", "API server", "disk full", "memory"}[c.random.IntN(7)]
+	what = []string{"agent", "agent and containerd", "containerd", "shim", "API server", "disk full"}[c.random.IntN(6)]
 	killContainerd := func() {
 		if pid := listener(c.machine.Endpoint()); pid != 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
@@ -179,40 +178,8 @@ func (c *chaos) disturb(ctx SpecContext) (what string) {
 		Expect(c.agent.Start()).To(Succeed())
 		c.pause(time.Duration(c.random.IntN(4000)) * time.Millisecond)
 		free()
-	case "memory":
-		c.takeMemory(ctx)
 	}
 	return what
-}
-
-// takeMemory runs a pod that takes most of the pods' memory, until it is evicted and the
-// node has memory again.
-func (c *chaos) takeMemory(ctx SpecContext) {
-	GinkgoHelper()
-	const name = "hog"
-	c.keepAgent()
-	_, errOut, err := c.kubectl.Run(ctx, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s}
-spec: {nodeName: chaos, terminationGracePeriodSeconds: 0, containers: [{name: main, image: %q, imagePullPolicy: Never}]}
-`, name, serverImage), "apply", "--namespace=default", "--filename=-")
-	Expect(err).NotTo(HaveOccurred(), errOut)
-	Eventually(func() (corev1.Pod, error) {
-		c.keepAgent()
-		pods, err := c.pods(ctx)
-		hog := pods[name]
-		if ip := hog.Status.PodIP; ip != "" && hog.Status.Phase == corev1.PodRunning {
-			_ = tryPost(ctx, "http://"+ip+":8080/hog?mib=340") // it may be evicted before it answers
-		}
-		return hog, err
-	}, 2*launch.Patience).Should(HaveField("Status.Reason", "Evicted"))
-	_, errOut, err = c.kubectl.Run(ctx, "", "delete", "pod", name, "--namespace=default", "--grace-period=0")
-	Expect(err).NotTo(HaveOccurred(), errOut)
-	Eventually(func() (*corev1.Node, error) {
-		n := &corev1.Node{}
-		return n, c.client.Get(ctx, ctrlclient.ObjectKey{Name: "chaos"}, n)
-	}).Should(conditionOf(corev1.NodeMemoryPressure, corev1.ConditionFalse))
 }
 
 // pause lets time pass: the spec is about what happens at random times.

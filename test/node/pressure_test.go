@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"strconv"
@@ -28,7 +27,10 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		agent   *launch.Agent
 		s       space
 	)
-	const podProcesses = 1200
+	const (
+		podMemory    = 400 << 20
+		podProcesses = 1200
+	)
 
 	BeforeAll(func(ctx SpecContext) {
 		root := smallDisk(ctx, 64<<20, 2048)
@@ -42,12 +44,15 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 				agent.Args[i] = "--root-dir=" + root
 			}
 		}
-		agent.Fields = littleMemory()
-		maps.Copy(agent.Fields, map[string]any{
-			"evictionHard":         map[string]string{"nodefs.available": "30%", "nodefs.inodesFree": "30%", "memory.available": "100Mi", "pid.available": processesLeft(podProcesses / 2)},
-			"volumeStatsAggPeriod": "1s",
-			"podPidsLimit":         podProcesses,
-		})
+		var info unix.Sysinfo_t
+		Expect(unix.Sysinfo(&info)).To(Succeed())
+		agent.Fields = map[string]any{
+			"evictionHard":                     map[string]string{"nodefs.available": "30%", "nodefs.inodesFree": "30%", "memory.available": "100Mi", "pid.available": processesLeft(podProcesses / 2)},
+			"evictionPressureTransitionPeriod": "5s",
+			"systemReserved":                   map[string]string{"memory": fmt.Sprint(info.Totalram*uint64(info.Unit) - podMemory)},
+			"volumeStatsAggPeriod":             "1s",
+			"podPidsLimit":                     podProcesses,
+		}
 		cluster, err := node.Cluster()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(agent.Configure(cluster)).To(Succeed())
@@ -111,19 +116,6 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		evicted(ctx, "bomb", corev1.NodePIDPressure, corev1.TaintNodePIDPressure, "pids")
 	})
 })
-
-// littleMemory returns the settings of an agent whose pods have 400 MiB, of which it keeps
-// 100 MiB available.
-func littleMemory() map[string]any {
-	GinkgoHelper()
-	var info unix.Sysinfo_t
-	Expect(unix.Sysinfo(&info)).To(Succeed())
-	return map[string]any{
-		"evictionHard":                     map[string]string{"memory.available": "100Mi"},
-		"evictionPressureTransitionPeriod": "5s",
-		"systemReserved":                   map[string]string{"memory": fmt.Sprint(info.Totalram*uint64(info.Unit) - 400<<20)},
-	}
-}
 
 // processesLeft returns the threshold of processes that is met when the machine runs this
 // many more than now.
