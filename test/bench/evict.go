@@ -18,7 +18,7 @@ import (
 
 const (
 	// smallDisk is the size in bytes of the disk of an agent, ballast what fills it.
-	smallDisk, ballast = 64 << 20, 48 << 20
+	smallDisk, ballast = 64 << 20, 40 << 20
 	// monitoring is how often kubelet measures its node. The disk becomes full at a random
 	// time of this period.
 	monitoring = 10 * time.Second
@@ -37,16 +37,19 @@ func agentsOnSmallDisks(o options) ([]system, error) {
 	return systems, err
 }
 
-// useSmallDisk puts the agent's directory on a disk in memory. Clean removes it.
+// useSmallDisk puts the agent's directory on a disk of its own. Clean removes it.
 func (s *agentSystem) useSmallDisk() error {
 	dir := s.machine.AgentDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	// Kubelet distinguishes disks by their names.
-	name := filepath.Base(s.machine.Dir)
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d", smallDisk), name, dir).CombinedOutput(); err != nil {
-		return fmt.Errorf("mount a small disk: %w: %s", err, out)
+	image := filepath.Join(s.machine.Dir, "disk")
+	for _, args := range [][]string{
+		{"truncate", "--size", fmt.Sprint(smallDisk), image}, {"mkfs.ext4", "-q", "-m", "0", image}, {"mount", "-o", "loop", image, dir},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("make a small disk: %s: %w: %s", args[0], err, out)
+		}
 	}
 	s.agent.Fields = map[string]any{
 		"evictionHard": map[string]string{"nodefs.available": "30%"}, "evictionPressureTransitionPeriod": "1s",
