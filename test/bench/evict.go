@@ -19,15 +19,17 @@ import (
 const (
 	// smallDisk is the size in bytes of the disk of an agent, ballast what fills it.
 	smallDisk, ballast = 64 << 20, 40 << 20
-	// monitoring is how often kubelet measures its node. The disk becomes full at a random
-	// time of this period.
+	// monitoring is how often an agent measures its node fully. The disk becomes full at a
+	// random time of this period.
 	monitoring = 10 * time.Second
 	// diskFull is the row of evictions.
 	diskFull = "disk full to pod evicted"
 )
 
-// agentsOnSmallDisks returns the agents, each of which evicts pods when its disk is full.
+// agentsOnSmallDisks returns svclet, which evicts pods when its disk is full. Kubelet is left
+// out: with the same settings it evicts pods before the small disk is full.
 func agentsOnSmallDisks(o options) ([]system, error) {
+	o.kubelet = ""
 	systems, err := agents(o)
 	for _, s := range systems {
 		if a, ok := s.(*agentSystem); ok {
