@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -23,7 +22,6 @@ import (
 	"svc.dev/svc/svclet/logs"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/oom"
-	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/probe"
 	"svc.dev/svc/svclet/resize"
@@ -54,9 +52,7 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 	created, localTasks := newLocalVolumes(base, conn)
 	var manager *podmanager.Manager
 	volumes, err := newVolumes(ctx, base, objects, drivers, n, created, func(uid types.UID, volume, message string) {
-		if p := manager.Find(uid); p != nil {
-			conn.events.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: "VolumeConditionAbnormal", Message: fmt.Sprintf("Volume %s: %s", volume, message)})
-		}
+		recordAbnormal(conn.events, manager.Find(uid), volume, message)
 	})
 	if err != nil {
 		return nil, tasks{}, err

@@ -1,6 +1,14 @@
 package agent
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/svclet/events"
+	"svc.dev/svc/svclet/pod"
+)
 
 // volumeAbnormal is the metric of the health of volumes of claims: kubelet's.
 var volumeAbnormal = prometheus.NewDesc("kubelet_volume_stats_health_status_abnormal",
@@ -33,5 +41,12 @@ func (v volumeHealth) Collect(ch chan<- prometheus.Metric) {
 			}
 			ch <- prometheus.MustNewConstMetric(volumeAbnormal, prometheus.GaugeValue, value, name[0], name[1])
 		}
+	}
+}
+
+// recordAbnormal records the event of an abnormal volume of a pod; nil for one that is gone.
+func recordAbnormal(recorder *events.Recorder, p *corev1.Pod, volume, message string) {
+	if p != nil {
+		recorder.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: "VolumeConditionAbnormal", Message: fmt.Sprintf("Volume %s: %s", volume, message)})
 	}
 }

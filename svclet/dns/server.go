@@ -145,10 +145,10 @@ func (s *Server) keep(ctx context.Context, at socket, failure *atomic.Pointer[er
 		if ctx.Err() != nil {
 			return
 		}
-		err = fmt.Errorf("serve DNS: %w", err)
 		klog.FromContext(ctx).Error(err, "DNS server has failed, will open its address again", "address", at.address())
 		for err != nil {
-			failure.Store(&err)
+			problem := fmt.Errorf("serve DNS: %w", err)
+			failure.Store(&problem)
 			select {
 			case <-ctx.Done():
 				return

@@ -1,16 +1,19 @@
 package networkpolicy
 
 import (
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	gorun "runtime"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,6 +126,50 @@ func send(fd int, from, to, text string) error {
 	})
 }
 
+// sendTagged sends a datagram to port 7000 of an IPv4 address in a frame with the tag of VLAN 0.
+func sendTagged(from, to int, source, target, text string) error {
+	var receiver net.HardwareAddr
+	if err := within(to, func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err == nil {
+			receiver = link.Attrs().HardwareAddr
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	udp := binary.BigEndian.AppendUint16(nil, 7001)
+	udp = binary.BigEndian.AppendUint16(udp, 7000)
+	udp = binary.BigEndian.AppendUint16(udp, uint16(8+len(text)))
+	udp = append(udp, 0, 0) // IPv4 needs no checksum of it
+	header := ipv4.Header{
+		Version: 4, Len: ipv4.HeaderLen, TotalLen: ipv4.HeaderLen + len(udp) + len(text), TTL: 64, Protocol: unix.IPPROTO_UDP,
+		Src: net.ParseIP(source), Dst: net.ParseIP(target),
+	}
+	ip, err := header.Marshal()
+	if err != nil {
+		return err
+	}
+	sum := 0
+	for i := 0; i < len(ip); i += 2 {
+		sum += int(binary.BigEndian.Uint16(ip[i:]))
+	}
+	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum+sum>>16))
+	return within(from, func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		s, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(s)
+		frame := slices.Concat(receiver, link.Attrs().HardwareAddr, []byte{0x81, 0, 0, 0, 8, 0}, ip, udp, []byte(text))
+		return unix.Sendto(s, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index})
+	})
+}
+
 // filteredPods makes the namespaces of a node and of three of its pods, web, to which all
 // connections are denied, other and third. They are zero if the kernel does not filter bridges.
 func filteredPods(t *testing.T) (node, web, other, third int, err error) {
@@ -221,6 +268,7 @@ func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
 			t.Fatal(to, err)
 		}
 	}
+	must(sendTagged(other, web, "10.88.0.6", "10.88.0.5", "in a tagged frame"))
 	// What the node sends is allowed, and comes after what the pod has sent.
 	must(within(node, func() error {
 		c, err := net.Dial("udp", "10.88.0.5:7000")

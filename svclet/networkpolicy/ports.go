@@ -50,9 +50,11 @@ func portSets() map[string]string {
 }
 
 // portRules are the rules. Link-local addresses of IPv6, by which pods find each other, are the
-// business of the hook forward.
+// business of the hook forward. It does not see frames with a VLAN tag, which receivers
+// accept if the tag is that of VLAN 0.
 func portRules() []string {
 	return []string{
+		"iifname @ports ether type { 8021q, 8021ad } counter drop",
 		"iifname @ports iifname . ip saddr != @addresses-ip counter drop",
 		"iifname @ports arp saddr ip != 0.0.0.0 iifname . arp saddr ip != @addresses-ip counter drop",
 		"iifname @ports ip6 saddr != { ::, fe80::/10 } iifname . ip6 saddr != @addresses-ip6 counter drop",
