@@ -26,6 +26,8 @@ func Load(file string) (*clientcmdapi.Config, error) {
 		return nil, fmt.Errorf("%s: it is not a kubeconfig: %s", file, reason)
 	case len(content.Clusters) == 0:
 		return nil, fmt.Errorf("%s: it does not say which API server to use: add a cluster, or name another file", file)
+	case content.CurrentContext == "":
+		return nil, fmt.Errorf("%s: it has no current-context: name one of its contexts there", file)
 	case content.Contexts[content.CurrentContext] == nil:
 		return nil, fmt.Errorf("%s: it has no context %q, which is its current-context: name one of its contexts there", file, content.CurrentContext)
 	}

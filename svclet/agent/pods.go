@@ -22,6 +22,7 @@ import (
 	"svc.dev/svc/svclet/logs"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/oom"
+	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/probe"
 	"svc.dev/svc/svclet/resize"

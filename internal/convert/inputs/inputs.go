@@ -349,7 +349,7 @@ func write(name, text string) error {
 }
 
 // keepOwner gives a file the owner and the group of another one. Users other than root may not
-// give files away: theirs stay theirs.
+// give files away, and only to their own groups: otherwise a file stays theirs.
 func keepOwner(file *os.File, as fs.FileInfo) error {
 	stat, ok := as.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -357,7 +357,9 @@ func keepOwner(file *os.File, as fs.FileInfo) error {
 	}
 	err := file.Chown(int(stat.Uid), int(stat.Gid))
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
-		return nil
+		if err = file.Chown(-1, int(stat.Gid)); errors.Is(err, fs.ErrPermission) {
+			return nil
+		}
 	}
 	return err
 }

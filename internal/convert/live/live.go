@@ -93,7 +93,8 @@ func Check(ctx context.Context, config *rest.Config, c *convert.Converter) (outc
 }
 
 // reader reads the objects of a cluster: the metadata, and all of the objects of kinds of
-// which the release lacks fields. So it holds no secrets.
+// which the release lacks fields: Secrets are among these at releases before 1.19, which have
+// no field immutable.
 type reader struct {
 	metadata metadata.Interface
 	whole    dynamic.Interface

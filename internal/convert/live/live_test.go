@@ -83,20 +83,7 @@ func server(t *testing.T, metrics http.HandlerFunc) *rest.Config {
 		}
 		answer(w, metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}})
 	})
-	mux.HandleFunc("GET /api/v1/secrets", func(w http.ResponseWriter, r *http.Request) {
-		if selector := r.URL.Query().Get("labelSelector"); selector != "owner=helm,status=deployed" {
-			t.Errorf("secrets listed by %q", selector)
-		}
-		list := corev1.SecretList{TypeMeta: metav1.TypeMeta{Kind: "SecretList", APIVersion: "v1"}}
-		if r.URL.Query().Get("continue") == "" {
-			list.Continue = "more"
-			list.Items = []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "sh.helm.release.v1.web.v2", Namespace: "a"}, Data: map[string][]byte{
-				"release": helm(t, `{"name":"web","namespace":"a","manifest":"---\napiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: charted}\n"}`)}}}
-		} else {
-			list.Items = []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "broken", Namespace: "a"}, Data: map[string][]byte{"release": []byte("?")}}}
-		}
-		answer(w, list)
-	})
+	mux.HandleFunc("GET /api/v1/secrets", func(w http.ResponseWriter, r *http.Request) { answer(w, storedReleases(t, r)) })
 	mux.HandleFunc("GET /api/v1/configmaps", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no", http.StatusForbidden)
 	})
@@ -108,6 +95,23 @@ func server(t *testing.T, metrics http.HandlerFunc) *rest.Config {
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return &rest.Config{Host: s.URL}
+}
+
+// storedReleases returns a page of the secrets of Helm's releases.
+func storedReleases(t *testing.T, r *http.Request) corev1.SecretList {
+	t.Helper()
+	if selector := r.URL.Query().Get("labelSelector"); selector != "owner=helm,status=deployed" {
+		t.Errorf("secrets listed by %q", selector)
+	}
+	list := corev1.SecretList{TypeMeta: metav1.TypeMeta{Kind: "SecretList", APIVersion: "v1"}}
+	if r.URL.Query().Get("continue") == "" {
+		list.Continue = "more"
+		list.Items = []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "sh.helm.release.v1.web.v2", Namespace: "a"}, Data: map[string][]byte{
+			"release": helm(t, `{"name":"web","namespace":"a","manifest":"---\napiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: charted}\n"}`)}}}
+	} else {
+		list.Items = []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "broken", Namespace: "a"}, Data: map[string][]byte{"release": []byte("?")}}}
+	}
+	return list
 }
 
 // helm returns a release as Helm stores it.
