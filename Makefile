@@ -52,11 +52,11 @@ undeploy: manifests ## Remove CONFIG from the cluster, with all data.
 
 ##@ Check
 
-# The suite of the node waits for pods most of its time, so the others run beside it. A file
-# gets the output of each suite as a whole, which hack/report.sh needs; a terminal gets it at once.
+# The suite of the node waits for pods most of its time, so others run beside it. A file gets
+# the output of each suite as a whole, which hack/report.sh needs; a terminal gets it at once.
 .PHONY: test
 test: ## Run every test, as CI does, two suites at a time, and say at the end what has failed.
-	@hack/report.sh $(MAKE) --no-print-directory --keep-going --jobs=2 $(if $(MAKE_TERMOUT),,--output-sync=target) test-node test-unit test-e2e test-fuzz test-aggregated test-fleet test-soak
+	@hack/report.sh $(MAKE) --no-print-directory --keep-going --jobs=2 $(if $(MAKE_TERMOUT),,--output-sync=target) test-unit test-fuzz test-node test-e2e test-aggregated test-fleet test-soak
 
 # Each package is compiled once, for the binaries, the linters and the tests alike: with
 # -trimpath, wherever the checkout is, and with the build tag of hack/build.sh. The linters
