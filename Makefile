@@ -52,11 +52,9 @@ undeploy: manifests ## Remove CONFIG from the cluster, with all data.
 
 ##@ Check
 
-# The suite of the node waits for pods most of its time, so others run beside it. A file gets
-# the output of each suite as a whole, which hack/report.sh needs; a terminal gets it at once.
 .PHONY: test
-test: ## Run every test, as CI does, two suites at a time, and say at the end what has failed.
-	@hack/report.sh $(MAKE) --no-print-directory --keep-going --jobs=2 $(if $(MAKE_TERMOUT),,--output-sync=target) test-unit test-fuzz test-node test-e2e test-aggregated test-fleet test-soak
+test: ## Run every test, as CI does, and say at the end what has failed.
+	@hack/report.sh $(MAKE) --no-print-directory --keep-going test-unit test-fuzz test-e2e test-aggregated test-fleet test-node test-soak
 
 # Each package is compiled once, for the binaries, the linters and the tests alike: with
 # -trimpath, wherever the checkout is, and with the build tag of hack/build.sh. The linters

@@ -224,7 +224,7 @@ var _ = Describe("network policies", func() {
 })
 
 // prober returns a pod that keeps connecting to a pod's port 80, and prints whether it
-// could.
+// could: on a busy machine a connection takes seconds.
 func prober(name, to, address string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -235,6 +235,6 @@ spec:
   containers:
   - name: main
     image: localhost/svc/busybox:1
-    command: [sh, -c, 'while true; do (timeout 2 wget -q -O /dev/null http://%s/ && echo open || echo closed) 2>/dev/null & sleep 0.1; done']
+    command: [sh, -c, 'while true; do (timeout 5 wget -q -O /dev/null http://%s/ && echo open || echo closed) 2>/dev/null & sleep 0.1; done']
 `, name, to, address)
 }
