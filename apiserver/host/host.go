@@ -3,6 +3,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -82,7 +83,7 @@ func Connect(o Options) (*Host, error) {
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("--host-kubeconfig: %s: %w", o.Kubeconfig, err)
+		return nil, fmt.Errorf("--host-kubeconfig: %s: %w", cmp.Or(o.Kubeconfig, "in the pod"), err)
 	}
 	return &Host{config: config, client: client, file: o.Kubeconfig, Options: o}, nil
 }

@@ -53,7 +53,7 @@ func runKubectl(args []string) {
 	}
 	cmdutil.BehaviorOnFatal(func(message string, code int) {
 		message = strings.TrimSuffix(message, "\n")
-		if pointed := file != "" || noDefault(user, args); pointed && strings.Contains(message, "connection to the server") {
+		if pointed := file != "" || noDefault(user, args); pointed && !slices.ContainsFunc(args, givesServer) && strings.Contains(message, "connection to the server") {
 			message += "\nsvc kubectl: " + unreachable(file, exists) + ": start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG"
 		}
 		for _, hint := range removedKinds(message) {
@@ -165,6 +165,10 @@ func noDefault(u datadir.User, args []string) bool {
 
 func givesKubeconfig(arg string) bool {
 	return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=")
+}
+
+func givesServer(arg string) bool {
+	return arg == "-s" || arg == "--server" || strings.HasPrefix(arg, "--server=")
 }
 
 // completeKubectl returns kubectl's completions of a line that begins with svc kubectl.

@@ -15,7 +15,6 @@ import (
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/join"
-	"svc.dev/svc/svclet/runtime"
 )
 
 func newReset(getenv func(string) string) *cobra.Command {
@@ -108,7 +107,7 @@ func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int,
 	if missing := (*containerd.MissingError)(nil); err != nil && !errors.As(err, &missing) {
 		errs = append(errs, err)
 	}
-	if err := cgroupDriver(ctx, s); err != nil {
+	if err := agent.UseCgroupDriver(ctx, s.Gates, s.Configuration); err != nil {
 		return 0, errors.Join(append(errs, err)...)
 	}
 	left := leavings(s)
@@ -123,21 +122,6 @@ func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int,
 		return pods, err // the files are needed to run it again
 	}
 	return pods, files.Remove()
-}
-
-// cgroupDriver sets the cgroup driver to that of the user's runtime, as the agent has.
-func cgroupDriver(ctx context.Context, s *config.Settings) error {
-	c := s.Configuration
-	if !s.Gates.CgroupDriverFromCRI || c.ContainerRuntimeEndpoint == "" {
-		return nil
-	}
-	client, err := runtime.Connect(ctx, runtime.Options{
-		RuntimeEndpoint: c.ContainerRuntimeEndpoint, ImageEndpoint: c.ImageServiceEndpoint, RequestTimeout: c.RuntimeRequestTimeout.Duration,
-	})
-	if err != nil {
-		return err
-	}
-	return errors.Join(agent.SetCgroupDriver(ctx, client, c), client.Close())
 }
 
 // leavings are what svclet has made with these settings.

@@ -145,6 +145,9 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 		return err
 	}
 	defer unlock()
+	if err := agent.UseCgroupDriver(ctx, c.Gates, c.Configuration); err != nil {
+		return err
+	}
 	held, err := agent.Lock(c)
 	if err != nil {
 		return err
@@ -183,7 +186,7 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	}
 	a, err := agent.New(ctx, c)
 	if err == nil {
-		err = held.LockCgroup(c) // whose driver may be the runtime's
+		err = held.LockCgroup(c) // which did not exist before the first start
 	}
 	switch {
 	case errors.Is(err, context.Canceled):

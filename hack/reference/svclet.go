@@ -98,7 +98,7 @@ func featureGates() (string, error) {
 	}
 	b.WriteString("\n## Gates of each release\n\nWith `--release`, the API server accepts the gates that this release of kube-apiserver has; " +
 		"`on` are those that are on by default, and `locked` those that cannot be changed. Of these, the API server acts on those with *yes*: it drops [fields](../releases.md#feature-gates) " +
-		"of features that are off, does not serve a kind, subresource or form of discovery, or restricts nodes, or one of its libraries acts on the gate.\n\n| gate | releases | acts |\n|---|---|---|\n")
+		"of features that are off, does not serve a kind, subresource or form of discovery, refuses [values](../releases.md#feature-gates), or restricts nodes, or one of its libraries acts on the gate.\n\n| gate | releases | acts |\n|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(histories)) {
 		acts := ""
 		if apigates.Acts(featuregates.Own(name)) {

@@ -59,6 +59,8 @@ type node struct {
 	runtime *containerd.Runtime
 	version string
 	agent   bool // Go was called
+	// cgroupDriver is the agent's, once its locks are held: the container runtime may decide it.
+	cgroupDriver string
 	// locks and listeners are the agent's, from before anything is changed.
 	locks     agent.Locks
 	listeners *server.Listeners
@@ -169,6 +171,10 @@ func (n *node) Failed() <-chan error {
 // runs here already, another agent for example, goes on after an error.
 func (n *node) reserve(ctx context.Context) (err error) {
 	c := n.agentConfig(n.options.endpoint)
+	if err := agent.UseCgroupDriver(ctx, c.Gates, c.Configuration); err != nil {
+		return err
+	}
+	n.cgroupDriver = c.Configuration.CgroupDriver
 	if n.locks, err = agent.Lock(c); err != nil {
 		return err
 	}
@@ -263,6 +269,7 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	c.SerializeImagePulls, c.MaxParallelImagePulls = ptr.To(false), ptr.To[int32](maxImagePulls)
 	c.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "1Gi", "imagefs.available": "1Gi", "nodefs.inodesFree": "1%"}
 	c.ContainerRuntimeEndpoint = endpoint
+	c.CgroupDriver = cmp.Or(n.cgroupDriver, c.CgroupDriver)
 	c.CgroupRoot = cmp.Or(n.options.cgroupRoot, n.dir.Cgroup())
 	c.PodLogsDir = n.dir.PodLogs()
 	c.ResolverConfig = &n.options.resolvConf

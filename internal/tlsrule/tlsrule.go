@@ -1,4 +1,4 @@
-// Package tlsrule owns the rule for cipher suites that every server of svc applies.
+// Package tlsrule owns the rules for cipher suites and versions of TLS that every server of svc applies.
 package tlsrule
 
 import (

@@ -144,12 +144,6 @@ func newAgent(ctx context.Context, c Config, o overrides) (*Agent, error) {
 		stop()
 		return nil, err
 	}
-	if base.CgroupDriverFromCRI {
-		if err := SetCgroupDriver(ctx, conn.runtime, base.Configuration); err != nil {
-			stop()
-			return nil, errors.Join(err, conn.abandon())
-		}
-	}
 	services := newServices(ctx, base, conn)
 	a, err := assemble(ctx, stop, base, conn, services, o)
 	if err != nil {

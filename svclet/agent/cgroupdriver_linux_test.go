@@ -25,15 +25,15 @@ func TestTheCgroupDriverIsThatOfTheRuntimeIfTheGateIsOn(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMachine(t, runtimetest.Options{CgroupDriver: c.reported})
-			m.adjust = func(_ *config.Flags, all *config.Configuration) { all.CgroupDriver = c.configured }
-			m.gates = func(g *config.Gates) { g.CgroupDriverFromCRI = !c.off }
+			all := config.Default()
+			all.CgroupDriver, all.ContainerRuntimeEndpoint = c.configured, m.runtime.Endpoint()
+			err := UseCgroupDriver(t.Context(), config.Gates{CgroupDriverFromCRI: !c.off}, all)
 			if c.fails {
-				_, err := m.attempt(t.Context())
 				m.Expect(err).To(gomega.MatchError("the container runtime has the cgroup driver 7, which svclet does not know"))
 				return
 			}
-			m.start()
-			m.Expect(m.agent.Configuration.CgroupDriver).To(gomega.Equal(c.want))
+			m.Expect(err).NotTo(gomega.HaveOccurred())
+			m.Expect(all.CgroupDriver).To(gomega.Equal(c.want))
 		})
 	}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -99,11 +100,22 @@ func podsCgroup(c *config.Configuration) string {
 	return cgroup.Driver(c.CgroupDriver).PodsPath(c.CgroupRoot, ptr.Deref(c.CgroupsPerQOS, true))
 }
 
-// SetCgroupDriver sets the cgroup driver to the runtime's. It changes nothing if the runtime
-// does not report it.
-func SetCgroupDriver(ctx context.Context, from *runtime.Client, c *config.Configuration) error {
-	driver, reported, err := from.CgroupDriver(ctx)
+// UseCgroupDriver sets the cgroup driver of a configuration to that of the user's container
+// runtime if the gate SvcletCgroupDriverFromCRI is on, and so the cgroup that [Lock] locks
+// afterwards. It changes nothing if the runtime does not report its driver, or is the agent's
+// own, which has the driver of the configuration.
+func UseCgroupDriver(ctx context.Context, gates config.Gates, c *config.Configuration) error {
+	if !gates.CgroupDriverFromCRI || c.ContainerRuntimeEndpoint == "" {
+		return nil
+	}
+	client, err := runtime.Connect(ctx, runtime.Options{
+		RuntimeEndpoint: c.ContainerRuntimeEndpoint, ImageEndpoint: c.ImageServiceEndpoint, RequestTimeout: c.RuntimeRequestTimeout.Duration,
+	})
 	if err != nil {
+		return err
+	}
+	driver, reported, err := client.CgroupDriver(ctx)
+	if err := errors.Join(err, client.Close()); err != nil {
 		return err
 	}
 	if !reported {

@@ -53,7 +53,7 @@ func Lock(c Config) (held Locks, err error) {
 }
 
 // LockCgroup locks the cgroup of the pods, unless that is locked already. It is called again
-// after [New], which may have made the cgroup, or taken the cgroup driver from the runtime.
+// after [New], which may have made the cgroup.
 func (l *Locks) LockCgroup(c Config) error {
 	if !*c.Configuration.CgroupsPerQOS {
 		return nil // no cgroup of a pod is removed

@@ -6,13 +6,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+
+	"svc.dev/svc/svclet/checkpoint"
 )
 
 const (
 	// parametersDir is the kernel's directory of parameters.
 	parametersDir = "/proc/sys"
+	// bootID is the parameter that identifies the time since the machine was started.
+	bootID = "kernel/random/boot_id"
 	// parametersFile is the file of [Parameters] in an agent's root directory.
 	parametersFile = "kernel-parameters"
 )
@@ -30,7 +35,7 @@ func read(dir, name string) (string, error) {
 }
 
 // Parameters sets parameters of the kernel, and keeps in a file what they were before the
-// first time: "NAME VALUE" in each line.
+// first time since the machine was started: the ID of the boot, and "NAME VALUE" in each line.
 type Parameters struct {
 	file, dir string
 	mu        sync.Mutex
@@ -55,39 +60,58 @@ func (p *Parameters) Set(name, value string) error {
 	return write(p.dir, name, value)
 }
 
-// keep adds the value of a parameter to the file, unless it has one.
-func (p *Parameters) keep(name, value string) error {
+// kept returns the lines of the file, or that of the ID only if they are of another boot.
+func (p *Parameters) kept() ([]string, error) {
+	boot, err := read(p.dir, bootID)
+	if err != nil {
+		return nil, err
+	}
 	content, err := os.ReadFile(p.file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if lines := strings.Split(strings.TrimSpace(string(content)), "\n"); lines[0] == boot {
+		return lines, nil
+	}
+	return []string{boot}, nil
+}
+
+// keep adds the value of a parameter to the file, unless it has one.
+func (p *Parameters) keep(name, value string) error {
+	lines, err := p.kept()
+	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(string(content)) {
-		if known, _, _ := strings.Cut(line, " "); known == name {
-			return nil
-		}
+	if slices.ContainsFunc(lines[1:], func(line string) bool { return strings.HasPrefix(line, name+" ") }) {
+		return nil
 	}
-	return os.WriteFile(p.file, fmt.Appendf(content, "%s %s\n", name, value), 0o600)
+	return checkpoint.Replace(p.file, []byte(strings.Join(append(lines, name+" "+value), "\n")+"\n"))
 }
 
 // Restore sets the parameters to what they were before, except those that the kernel does
-// not have any more, and removes the file. It does nothing if none has been set.
+// not have any more, and removes the file. It does nothing if none has been set since the
+// machine was started. If a parameter cannot be set, the others are, and the file stays.
 func (p *Parameters) Restore() error {
-	content, err := os.ReadFile(p.file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	lines, err := p.kept()
 	if err != nil {
 		return fmt.Errorf("read what kernel parameters were: %w", err)
 	}
-	for line := range strings.Lines(string(content)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+	var errs []error
+	for _, line := range lines[1:] {
+		name, value, _ := strings.Cut(line, " ")
 		now, err := read(p.dir, name)
 		if err == nil && now != value {
 			err = write(p.dir, name, value)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("restore the kernel parameter %s: %w", name, err)
+			errs = append(errs, fmt.Errorf("restore the kernel parameter %s: %w", name, err))
 		}
 	}
-	return os.Remove(p.file)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	if err := os.Remove(p.file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -18,7 +19,10 @@ func TestParametersAreRestored(t *testing.T) {
 			}
 		}
 	}
-	for name, value := range map[string]string{"off": "0\n", "on": "1\n", "gone": "0\n"} {
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(bootID)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{bootID: "first\n", "off": "0\n", "on": "1\n", "gone": "0\n", "kept": "0\n"} {
 		if err := write(dir, name, value); err != nil {
 			t.Fatal(err)
 		}
@@ -56,6 +60,20 @@ func TestParametersAreRestored(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "gone")); err != nil {
 		t.Fatal(err)
 	}
+	// One cannot be restored at first.
+	if err := agent().Set("kept", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(dir, "on")), os.Mkdir(filepath.Join(dir, "on"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent().Restore(); err == nil || !strings.Contains(err.Error(), "restore the kernel parameter on: ") {
+		t.Error("a parameter that cannot be set:", err)
+	}
+	want("restored but for one", map[string]string{"off": "0", "kept": "0"})
+	if err := errors.Join(os.Remove(filepath.Join(dir, "on")), write(dir, "on", "1")); err != nil {
+		t.Fatal(err)
+	}
 	if err := agent().Restore(); err != nil {
 		t.Error(err)
 	}
@@ -65,4 +83,12 @@ func TestParametersAreRestored(t *testing.T) {
 			t.Error(file, err)
 		}
 	}
+	// The machine is started again, with another value.
+	if err := errors.Join(agent().Set("off", "1"), write(dir, bootID, "second"), write(dir, "off", "2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent().Restore(); err != nil {
+		t.Error(err)
+	}
+	want("of another boot", map[string]string{"off": "2"})
 }

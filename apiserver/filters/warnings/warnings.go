@@ -1,4 +1,4 @@
-// Package warnings owns the Warning headers of responses: one for each warning that
+// Package warnings owns the Warning headers of responses: a value for each warning that
 // was added to the request's context.
 package warnings
 

@@ -18,10 +18,10 @@ import (
 
 var spec = field.NewPath("spec")
 
-// scaleToZero is no fewest number of replicas.
+// scaleToZero is no fewest number of replicas. Other rules refuse negative ones.
 func scaleToZero(obj runtime.Object) field.ErrorList {
 	h, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)
-	if !ok || ptr.Deref(h.Spec.MinReplicas, 1) > 0 {
+	if !ok || ptr.Deref(h.Spec.MinReplicas, 1) != 0 {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(spec.Child("minReplicas"), *h.Spec.MinReplicas, "must be greater than or equal to 1")}

@@ -43,7 +43,7 @@ const (
 
 // TestFiguresBesideKubeProxy prints, for each proxy in turn, how long after its first endpoint
 // a service answers (within 4 ms), the processor and memory that the proxy takes meanwhile, and how fast a
-// connection is through a cluster IP. The goals are those of docs/services.md: svc's proxy is not
+// connection is through a cluster IP. The goals, of CONTRIBUTING.md: svc's proxy is not
 // slower than kube-proxy, and a connection through it hardly slower than a direct one.
 func TestFiguresBesideKubeProxy(t *testing.T) {
 	if os.Getenv("MEASURE") == "" || os.Getenv("KUBE_PROXY") == "" {
