@@ -154,21 +154,32 @@ func getFrom(ctx context.Context, namespace, url string) (string, error) {
 
 // in runs a function in a network namespace.
 func in(namespace string, do func() error) error {
-	file, err := os.Open(namespace)
+	there, err := os.Open(namespace)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	done := make(chan struct{})
+	defer there.Close()
+	done := make(chan error)
 	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and not unlocked: the thread ends in that namespace
-		if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
+		// The thread must go back: the first one of the process, which /proc/self describes,
+		// cannot end.
+		runtime.LockOSThread()
+		here, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			done <- err
+			return
+		}
+		defer here.Close()
+		if err = unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err == nil {
 			err = do()
 		}
+		back := unix.Setns(int(here.Fd()), unix.CLONE_NEWNET)
+		if back == nil {
+			runtime.UnlockOSThread()
+		}
+		done <- errors.Join(err, back)
 	}()
-	<-done
-	return err
+	return <-done
 }
 
 var _ = Describe("two machines", func() {
