@@ -10,6 +10,9 @@ import (
 	"svc.dev/svc/svclet/csi"
 )
 
+// translator is made once: it has a table of all drivers.
+var translator = csitranslation.New()
+
 // migratesPortworx reports whether volumes of type portworxVolume are mounted by the CSI
 // driver of Portworx.
 func (m *Manager) migratesPortworx() bool { return m.MigratePortworx && m.CSI != nil }
@@ -17,7 +20,7 @@ func (m *Manager) migratesPortworx() bool { return m.MigratePortworx && m.CSI !=
 // asPortworxCSI returns a PersistentVolume of type portworxVolume as one of the CSI driver.
 // It is read-only if pv is, unlike that of the library.
 func asPortworxCSI(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
-	translated, err := csitranslation.New().TranslateInTreePVToCSI(klog.FromContext(ctx), pv)
+	translated, err := translator.TranslateInTreePVToCSI(klog.FromContext(ctx), pv)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +30,7 @@ func asPortworxCSI(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.Pe
 
 // mountInlinePortworx makes the CSI driver publish a volume that is in the pod's spec.
 func (m *Manager) mountInlinePortworx(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
-	pv, err := csitranslation.New().TranslateInTreeInlineVolumeToCSI(klog.FromContext(ctx), volume, pod.Namespace)
+	pv, err := translator.TranslateInTreeInlineVolumeToCSI(klog.FromContext(ctx), volume, pod.Namespace)
 	if err != nil {
 		return mountedVolume{}, err
 	}

@@ -116,9 +116,10 @@ func (r *reader) check(ctx context.Context, c *convert.Converter, gvr schema.Gro
 		outcomes = append(outcomes, o)
 		return &outcomes[len(outcomes)-1]
 	}
+	lacks := c.Lacks(gvk)
 	err := pages(func(next string) (string, error) {
 		options := metav1.ListOptions{Limit: pageSize, Continue: next}
-		if c.Lacks(gvk) {
+		if lacks {
 			page, err := r.whole.Resource(gvr).List(ctx, options)
 			if err != nil {
 				return "", err
