@@ -83,12 +83,22 @@ func TestParametersAreRestored(t *testing.T) {
 			t.Error(file, err)
 		}
 	}
-	// The machine is started again, with another value.
-	if err := errors.Join(agent().Set("off", "1"), write(dir, bootID, "second"), write(dir, "off", "2")); err != nil {
+}
+
+func TestParametersOfAnotherBootAreNotRestored(t *testing.T) {
+	dir := t.TempDir()
+	p := NewParameters(t.TempDir())
+	p.dir = dir
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(bootID)), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := agent().Restore(); err != nil {
+	if err := errors.Join(write(dir, bootID, "first"), write(dir, "a", "0"), p.Set("a", "1"), write(dir, bootID, "second"), write(dir, "a", "2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Restore(); err != nil {
 		t.Error(err)
 	}
-	want("of another boot", map[string]string{"off": "2"})
+	if got, err := read(dir, "a"); got != "2" || err != nil {
+		t.Errorf("it is %q, error %v", got, err)
+	}
 }
