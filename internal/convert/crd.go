@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -117,7 +118,11 @@ func crdSchema(e *edit, version *yaml.Node, path string, keepUnknown bool) {
 		e.changed(version, path, "required in v1: a schema that accepts and keeps all fields is written out")
 		return
 	}
-	typed := 0
+	eithers, typed := 0, 0
+	eachSchema(schema, func(s *yaml.Node, _ bool) { eithers += intOrString(s) })
+	if eithers > 0 {
+		e.changed(manifest.Key(version, "schema"), path, "a structural schema has no types in anyOf and oneOf: %d of a string and an integer are %s", eithers, either)
+	}
 	eachSchema(schema, func(s *yaml.Node, isRoot bool) { typed += giveType(s, isRoot) })
 	if typed > 0 {
 		e.changed(manifest.Key(version, "schema"), path, "a structural schema names the type of every value: %d are written out", typed)
@@ -157,10 +162,38 @@ func eachSchema(root *yaml.Node, visit func(s *yaml.Node, isRoot bool)) {
 	walk(root, true)
 }
 
+// either marks a value that is an integer or a string.
+const either = "x-kubernetes-int-or-string"
+
+// intOrString marks a value whose schema has anyOf or oneOf of a string and an integer, in place
+// of that, and returns how many it has marked.
+func intOrString(s *yaml.Node) int {
+	if manifest.Text(s, "type") != "" {
+		return 0
+	}
+	for _, key := range []string{"anyOf", "oneOf"} {
+		var types []string
+		for _, item := range manifest.Items(s, key) {
+			if len(item.Content) != 2 { // it says more
+				return 0
+			}
+			types = append(types, manifest.Text(item, "type"))
+		}
+		structural := key == "anyOf" && manifest.Text(s, either) == "true" && slices.IsSorted(types)
+		slices.Sort(types)
+		if !structural && slices.Equal(types, []string{"integer", "string"}) {
+			manifest.Delete(s, key)
+			manifest.Set(s, either, manifest.Bool(true))
+			return 1
+		}
+	}
+	return 0
+}
+
 // giveType adds the type that follows from the other keys of a schema, and returns how
 // many it has added.
 func giveType(s *yaml.Node, isRoot bool) int {
-	if manifest.Text(s, "type") != "" || manifest.Text(s, "x-kubernetes-int-or-string") == "true" {
+	if manifest.Text(s, "type") != "" || manifest.Text(s, either) == "true" {
 		return 0
 	}
 	has := func(key string) bool { return manifest.Get(s, key) != nil }
@@ -177,7 +210,7 @@ func giveType(s *yaml.Node, isRoot bool) int {
 
 // keepFields marks an object whose unknown fields would be pruned, and a value of any type.
 func keepFields(s *yaml.Node, _ bool) {
-	if manifest.Text(s, "type") == "" && manifest.Text(s, "x-kubernetes-int-or-string") != "true" {
+	if manifest.Text(s, "type") == "" && manifest.Text(s, either) != "true" {
 		manifest.Set(s, preserve, manifest.Bool(true))
 		return
 	}

@@ -32,9 +32,13 @@ func (c *Converter) kustomization(obj *yaml.Node) Outcome {
 	}
 	for i, replacement := range manifest.Items(obj, "replacements") {
 		path := fmt.Sprintf("replacements[%d]", i)
-		c.selector(&o, manifest.Get(replacement, "source"), path+".source")
+		source := manifest.Get(replacement, "source")
+		from, to := c.selector(&o, source, path+".source")
+		c.fieldPaths(&o, manifest.Get(source, "fieldPath"), path+".source.fieldPath", from, to)
 		for j, target := range manifest.Items(replacement, "targets") {
-			c.selector(&o, manifest.Get(target, "select"), fmt.Sprintf("%s.targets[%d].select", path, j))
+			path := fmt.Sprintf("%s.targets[%d]", path, j)
+			from, to := c.selector(&o, manifest.Get(target, "select"), path+".select")
+			c.fieldPaths(&o, manifest.Get(target, "fieldPaths"), path+".fieldPaths", from, to)
 		}
 	}
 	for i, v := range manifest.Items(obj, "vars") {
@@ -104,13 +108,32 @@ func (c *Converter) selector(o *Outcome, selector *yaml.Node, path string) (from
 // jsonPatch finds a JSON patch of objects whose fields change with their version: only the
 // object that it is applied to tells what its paths become.
 func (c *Converter) jsonPatch(o *Outcome, patch *yaml.Node, path string, from, to *releases.Kind) {
-	if to == nil {
-		return
-	}
-	steps := route(steps(), from.Kind, from.GroupVersion().String(), to.GroupVersion().String())
-	if slices.ContainsFunc(steps, func(s step) bool { return s.apply != nil }) {
+	if fieldsChange(from, to) {
 		o.find(NotConvertible, Error, Decide, patch, path, fmt.Sprintf("the JSON patch is not converted: check its paths and values, as fields of %s differ in %s", name(from), name(to)))
 	}
+}
+
+// fieldPaths finds the paths of a replacement in objects whose fields change with their version.
+// Those of metadata do not.
+func (c *Converter) fieldPaths(o *Outcome, paths *yaml.Node, path string, from, to *releases.Kind) {
+	if paths == nil || !fieldsChange(from, to) {
+		return
+	}
+	for _, at := range append([]*yaml.Node{paths}, paths.Content...) {
+		if at.Kind == yaml.ScalarNode && !strings.HasPrefix(at.Value, "metadata.") {
+			o.find(NotConvertible, Error, Decide, at, path, fmt.Sprintf("%s is not converted: check it, as fields of %s differ in %s", at.Value, name(from), name(to)))
+		}
+	}
+}
+
+// fieldsChange reports whether more than the apiVersion of objects changes from one kind to
+// another, which is nil if they stay.
+func fieldsChange(from, to *releases.Kind) bool {
+	if to == nil {
+		return false
+	}
+	steps := route(steps(), from.Kind, from.GroupVersion().String(), to.GroupVersion().String())
+	return slices.ContainsFunc(steps, func(s step) bool { return s.apply != nil })
 }
 
 // inlinePatch converts the text of a strategic merge patch. Names of files, which

@@ -110,6 +110,19 @@ func TestWriteOfOtherForms(t *testing.T) {
 	}
 }
 
+// Kubernetes reads YAML 1.1.
+func TestBooleansOfYAML11AreBooleansInJSON(t *testing.T) {
+	documents, err := Parse("a.yaml", "a: no\nb: [yes, On, 'no', \"off\", north, !!str yes]\nc: 0644\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	Set(documents[0].Root, "d", String("no"))
+	const want = `{"a":false,"b":[true,true,"no","off","north","yes"],"c":420,"d":"no"}` + "\n"
+	if got, err := EncodeJSON(documents[0].Root, 0); err != nil || got != want {
+		t.Errorf("%v, got %s", err, got)
+	}
+}
+
 // Added keys leave other lines as they are.
 func TestWriteOfMoreThanScalars(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	kubernetesyaml "sigs.k8s.io/yaml"
 )
 
 // writeJSON returns the text of a JSON document whose Root has been changed: values that are
@@ -190,7 +191,24 @@ func writeJSON(out *bytes.Buffer, n *yaml.Node) error {
 	if err := n.Decode(&value); err != nil {
 		return fmt.Errorf("line %d: %w", n.Line, err)
 	}
+	if b, ok := oldBool(n); ok {
+		value = b
+	}
 	return writeValue(out, value)
+}
+
+// oldBool returns the value of a scalar that YAML 1.1, which Kubernetes reads, has as a boolean,
+// and YAML 1.2 as a string: yes, no, on, off and their like, without quotes.
+func oldBool(n *yaml.Node) (value, ok bool) {
+	if n.Tag != "!!str" || n.Style != 0 || n.Line == 0 {
+		return false, false
+	}
+	var old any
+	if err := kubernetesyaml.Unmarshal([]byte(n.Value), &old); err != nil {
+		return false, false
+	}
+	value, ok = old.(bool)
+	return value, ok
 }
 
 func writeValue(out *bytes.Buffer, value any) error {

@@ -261,12 +261,18 @@ replacements:
 - source: {kind: ConfigMap, name: c}
   targets:
   - select: {group: policy, version: v1beta1, kind: PodDisruptionBudget}
+  - select: {group: extensions, version: v1beta1, kind: Ingress}
+    fieldPaths: [metadata.name, spec.backend.serviceName]
+- source: {group: extensions, version: v1beta1, kind: Ingress, name: web, fieldPath: spec.backend.servicePort}
+  targets:
+  - select: {version: v1beta1, kind: CronJob}
+    fieldPaths: [spec.schedule]
 vars:
 - name: SERVICE
   objref: {apiVersion: batch/v1beta1, kind: CronJob, name: a}
 `
 	after := strings.NewReplacer("group: extensions, version: v1beta1, kind: Ingress", "group: networking.k8s.io, version: v1, kind: Ingress",
-		"    version: v1beta1\n    kind: CronJob", "    version: v1\n    kind: CronJob",
+		"    version: v1beta1\n    kind: CronJob", "    version: v1\n    kind: CronJob", "{version: v1beta1, kind: CronJob}", "{version: v1, kind: CronJob}",
 		"    apiVersion: extensions/v1beta1", "    apiVersion: networking.k8s.io/v1",
 		"backend: {serviceName: a, servicePort: 80}", "defaultBackend: {service: {name: a, port: {number: 80}}}",
 		"group: networking.k8s.io, version: v1beta1", "group: networking.k8s.io, version: v1",
@@ -289,7 +295,7 @@ vars:
 			}
 		}
 	}
-	if got := strings.Join(decide, " "); got != "patches[0] patchesJson6902[0]" {
+	if got := strings.Join(decide, " "); got != "patches[0] patchesJson6902[0] replacements[0].targets[1].fieldPaths replacements[1].source.fieldPath" {
 		t.Errorf("to decide: %s", got)
 	}
 }
