@@ -12,40 +12,70 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/services"
 )
 
-// BenchmarkServices measures, with services of five endpoints each in the kernel, the first
+// sort is a sort of services, with a number of endpoints each.
+type sort struct {
+	name      string
+	endpoints int
+	spec      func(s *corev1.Service, i int)
+}
+
+func sorts() []sort {
+	nodePort := func(s *corev1.Service, i int) {
+		s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 20_000+int32(i)
+	}
+	return []sort{
+		{"ClusterIP", 5, func(*corev1.Service, int) {}},
+		{"NodePort", 5, nodePort},
+		{"Local", 5, func(s *corev1.Service, i int) {
+			nodePort(s, i)
+			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		}},
+		{"SourceRanges", 5, func(s *corev1.Service, i int) {
+			nodePort(s, i)
+			s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24", "203.0.113.0/24"}
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: netip.AddrFrom4([4]byte{13, 0, byte(i >> 8), byte(i)}).String()}}
+		}},
+		{"Affinity", 5, func(s *corev1.Service, _ int) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }},
+		{"12Endpoints", 12, func(*corev1.Service, int) {}},
+	}
+}
+
+// BenchmarkServices measures, with services of several endpoints each in the kernel, the first
 // write and then changes of one service: an endpoint by another one, and one endpoint less
 // or more.
 func BenchmarkServices(b *testing.B) {
 	for _, n := range []int{1_000, 10_000} {
-		for _, kind := range []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort} {
-			b.Run(fmt.Sprint(n, kind), func(b *testing.B) {
-				inNamespace(b, func(b *testing.B) { benchmark(b, n, kind) })
+		for _, of := range sorts() {
+			b.Run(fmt.Sprint(n, of.name), func(b *testing.B) {
+				inNamespace(b, func(b *testing.B) { benchmark(b, n, of) })
 			})
 		}
 	}
 }
 
-// endpointsOf returns five endpoints of a service, or those of its next change.
-func endpointsOf(service, change int) *discoveryv1.EndpointSlice {
+// endpointsOf returns the endpoints of a service, or those of its next change.
+func endpointsOf(of sort, service, change int) *discoveryv1.EndpointSlice {
 	s := slice(fmt.Sprintf("s%d-1", service), fmt.Sprintf("s%d", service), "")
 	s.Endpoints = nil
-	for i := range 5 - change%2 {
-		at := service*5 + i
-		address := netip.AddrFrom4([4]byte{11, byte(at >> 16), byte(at >> 8), byte(at)})
+	for i := range of.endpoints - change%2 {
+		at := service*of.endpoints + i
+		address, node := netip.AddrFrom4([4]byte{11, byte(at >> 16), byte(at >> 8), byte(at)}), "there"
 		if i == 0 && change%4 > 1 {
 			address = netip.AddrFrom4([4]byte{12, byte(at >> 16), byte(at >> 8), byte(at)})
 		}
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{address.String()}, NodeName: ptr.To("there")})
+		if i < 2 {
+			node = "here"
+		}
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{address.String()}, NodeName: &node})
 	}
 	return s
 }
 
-func benchmark(b *testing.B, n int, kind corev1.ServiceType) {
+func benchmark(b *testing.B, n int, of sort) {
 	store := services.New()
 	p := newKernelProxy(b, store)
 	if p == nil {
@@ -54,11 +84,9 @@ func benchmark(b *testing.B, n int, kind corev1.ServiceType) {
 	var all, endpoints []any
 	for i := range n {
 		s := service(fmt.Sprintf("s%d", i), netip.AddrFrom4([4]byte{10, 96 + byte(i>>16), byte(i >> 8), byte(i)}).String())
-		if s.Spec.Type = kind; kind == corev1.ServiceTypeNodePort {
-			s.Spec.Ports[0].NodePort = 20_000 + int32(i)
-		}
+		of.spec(s, i)
 		all = append(all, s)
-		endpoints = append(endpoints, endpointsOf(i, 0))
+		endpoints = append(endpoints, endpointsOf(of, i, 0))
 	}
 	if err := errors.Join(store.Services().Replace(all, ""), store.EndpointSlices().Replace(endpoints, "")); err != nil {
 		b.Error(err)
@@ -72,7 +100,7 @@ func benchmark(b *testing.B, n int, kind corev1.ServiceType) {
 	change := 0
 	for b.Loop() {
 		change++
-		if err := store.EndpointSlices().Update(endpointsOf(n/2, change)); err != nil {
+		if err := store.EndpointSlices().Update(endpointsOf(of, n/2, change)); err != nil {
 			b.Error(err)
 		}
 		began := time.Now()

@@ -188,10 +188,12 @@ type table struct {
 	// hooks are the numbers of rules of the chains by which the kernel enters the table.
 	hooks map[string]int
 	// parts are what the table has of each service, owners the services that want its
-	// keys, and dirty those services that may have changed since.
-	parts  map[services.Key]ruleset.Part
-	owners ruleset.Owners
-	dirty  map[services.Key]bool
+	// keys, choices the numbers of endpoints that it has rules for, and dirty those services that may have
+	// changed since.
+	parts   map[services.Key]ruleset.Part
+	owners  ruleset.Owners
+	choices ruleset.Choices
+	dirty   map[services.Key]bool
 	// stale are the flows of UDP that are to end, and unended is whether the last attempt
 	// to end some has failed.
 	stale   ruleset.Stale
@@ -218,7 +220,8 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	var changes []ruleset.Change
 	before := t.owners
 	if !t.written {
-		t.hooks, t.owners = rules.Create(tx), ruleset.Owners{}
+		t.owners = ruleset.Owners{}
+		t.choices, t.hooks = rules.Create(tx)
 		for _, k := range o.Services.Keys() {
 			service := o.service(k)
 			if service.Service == nil {
@@ -235,7 +238,7 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 			changes = append(changes, ruleset.Change{Before: t.parts[k], After: parts[k]})
 		}
 	}
-	conflicts := rules.Change(tx, t.owners, &t.stale, changes...)
+	conflicts := rules.Change(tx, t.owners, t.choices, &t.stale, changes...)
 	if !t.written {
 		t.stale.Gone(before, t.owners)
 		clients, err := nft.Members(ctx, t.nft, ruleset.Affinity)

@@ -85,11 +85,11 @@ func TestEndpointsOfAClusterIPInTheKernel(t *testing.T) {
 				t.Error(err)
 			}
 			echoClient(t, test.client)
-			for n := 1; n <= 9; n++ {
+			for n := 1; n <= 33; n++ {
 				echoClient(t, fmt.Sprint(test.base, n))
 			}
-			// Each change is an update of that before it. More than eight are in a chain.
-			for _, n := range []int{1, 3, 8, 9, 2} {
+			// Each change is an update of that before it. More than 32 are in a chain.
+			for _, n := range []int{1, 3, 9, 33, 2} {
 				endpoints := slice("names-1", "names", "")
 				endpoints.AddressType, endpoints.Ports[0].Protocol, endpoints.Ports[0].Port, endpoints.Endpoints = test.of, ptr.To(corev1.ProtocolUDP), ptr.To[int32](5353), nil
 				for i := 1; i <= n; i++ {
@@ -106,7 +106,7 @@ func TestEndpointsOfAClusterIPInTheKernel(t *testing.T) {
 					t.Errorf("the server %q, which connects to itself without the service, saw itself: %t", server, seen)
 				}
 				found, hairpin := map[string]bool{}, false
-				// That an endpoint is missed by chance has a probability of 9 * (8/9)^1000.
+				// That an endpoint is missed by chance has a probability of 33 * (32/33)^1000.
 				for range 1000 {
 					server, seen := askFrom(t, test.client, test.ip, 53)
 					found[server] = true

@@ -71,8 +71,8 @@ func TestFlowsOfUDPEndUnlessTheirEndpointServes(t *testing.T) {
 		tx, table, owners := knftables.NewFake(knftables.IPv4Family, "svc0").NewTransaction(), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
 		var stale ruleset.Stale
 		for i, before := range test.before {
-			table.Change(tx, owners, &ruleset.Stale{}, ruleset.Change{After: before})
-			table.Change(tx, owners, &stale, ruleset.Change{Before: before, After: test.after[i]})
+			table.Change(tx, owners, ruleset.Choices{}, &ruleset.Stale{}, ruleset.Change{After: before})
+			table.Change(tx, owners, ruleset.Choices{}, &stale, ruleset.Change{Before: before, After: test.after[i]})
 		}
 		if got := stale.Has(netip.MustParseAddrPort(test.sent), netip.MustParseAddrPort(test.answers), map[netip.Addr]bool{netip.MustParseAddr("192.0.2.1"): true}); got != test.want {
 			t.Errorf("%s: %v", test.rule, got)
@@ -85,8 +85,8 @@ func TestNoFlowEndsWhenAnEndpointComes(t *testing.T) {
 	tx, table, owners := knftables.NewFake(knftables.IPv4Family, "svc0").NewTransaction(), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
 	var first, next ruleset.Stale
 	one, two := udp("a", "10.244.0.5"), udp("a", "10.244.0.5", "10.244.0.6")
-	table.Change(tx, owners, &first, ruleset.Change{After: one})
-	table.Change(tx, owners, &next, ruleset.Change{Before: one, After: two})
+	table.Change(tx, owners, ruleset.Choices{}, &first, ruleset.Change{After: one})
+	table.Change(tx, owners, ruleset.Choices{}, &next, ruleset.Change{Before: one, After: two})
 	if first.Empty() || !first.NodePorts() || !next.Empty() || next.NodePorts() {
 		t.Errorf("the first %v, the next %v", first, next)
 	}
@@ -95,7 +95,7 @@ func TestNoFlowEndsWhenAnEndpointComes(t *testing.T) {
 // A whole table is written without what it had before.
 func TestFlowsEndWhenAKeyIsMissingInTheNextTable(t *testing.T) {
 	tx, table, before := knftables.NewFake(knftables.IPv4Family, "svc0").NewTransaction(), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
-	table.Change(tx, before, &ruleset.Stale{}, ruleset.Change{After: udp("a", "10.244.0.5")})
+	table.Change(tx, before, ruleset.Choices{}, &ruleset.Stale{}, ruleset.Change{After: udp("a", "10.244.0.5")})
 	var stale ruleset.Stale
 	stale.Gone(before, before)
 	if !stale.Empty() {

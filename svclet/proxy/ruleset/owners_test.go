@@ -58,18 +58,18 @@ func TestOnlyTheOwnerLeadsToAnAddressAndRestrictsIt(t *testing.T) {
 		{"the owner gets source ranges", []ruleset.Part{ready, open}, []ruleset.Part{restricted, open}, []string{"external-ips old", "guarded-ips old", "node-ports old"}, 0},
 		{"all go", []ruleset.Part{restricted, young}, []ruleset.Part{none, none}, nil, 0},
 	} {
-		fake, table, owners := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
+		fake, table, owners, choices := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}, ruleset.Choices{}
 		var conflicts []ruleset.Conflict
 		change := func(from func(i int) ruleset.Part, to []ruleset.Part) {
 			tx := fake.NewTransaction()
 			if conflicts == nil {
-				table.Create(tx)
+				choices, _ = table.Create(tx)
 			}
 			var changes []ruleset.Change
 			for i, p := range to {
 				changes = append(changes, ruleset.Change{Before: from(i), After: p})
 			}
-			conflicts = append([]ruleset.Conflict{}, table.Change(tx, owners, &ruleset.Stale{}, changes...)...)
+			conflicts = append([]ruleset.Conflict{}, table.Change(tx, owners, choices, &ruleset.Stale{}, changes...)...)
 			if err := fake.Run(context.Background(), tx); err != nil {
 				t.Errorf("%s: %v", test.rule, err)
 			}
@@ -96,7 +96,7 @@ func keysOf(dump string) []string {
 	for line := range strings.Lines(dump) {
 		rest, _ := strings.CutPrefix(line, "add element ip svc0 ")
 		name, verdict, _ := strings.Cut(rest, " ")
-		if rest == line || name == "pod-ranges" || name == "hairpins" || strings.Contains(name, "endpoint-") {
+		if rest == line || name == "pod-ranges" || name == "hairpins" || strings.Contains(name, "endpoint-") || strings.Contains(name, "-of-") {
 			continue
 		}
 		if slot := slots[name]; slot != "" { // its verdict is the same for all services with one endpoint
@@ -149,15 +149,15 @@ func TestTheOldestServiceOwnsAKeyThatSeveralWant(t *testing.T) {
 		{"a conflict is reported once", []ruleset.Change{add(a), add(b)}, []ruleset.Change{{Before: b, After: b}}, "/a/", nil},
 		{"the owner is created again", []ruleset.Change{add(old), add(a)}, []ruleset.Change{{Before: old, After: withoutEndpoints("old", 20)}}, "/a/", nil},
 	} {
-		fake, table, owners := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
+		fake, table, owners, choices := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}, ruleset.Choices{}
 		tx := fake.NewTransaction()
-		table.Create(tx)
-		table.Change(tx, owners, &ruleset.Stale{}, test.before...)
+		choices, _ = table.Create(tx)
+		table.Change(tx, owners, choices, &ruleset.Stale{}, test.before...)
 		if err := fake.Run(context.Background(), tx); err != nil {
 			t.Fatal(err)
 		}
 		tx = fake.NewTransaction()
-		conflicts := table.Change(tx, owners, &ruleset.Stale{}, test.changes...)
+		conflicts := table.Change(tx, owners, choices, &ruleset.Stale{}, test.changes...)
 		if err := fake.Run(context.Background(), tx); err != nil {
 			t.Errorf("%s: %v", test.rule, err)
 		}
@@ -201,12 +201,12 @@ func TestTheOldestServiceOwnsAKeyThatSeveralWant(t *testing.T) {
 
 // A pod that is an endpoint of several services is a hairpin as long as it is one of any.
 func TestServicesShareTheHairpinOfAnEndpoint(t *testing.T) {
-	fake, table, owners := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
+	fake, table, owners, choices := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}, ruleset.Choices{}
 	part := func(name string) ruleset.Part {
 		return ruleset.Part{
 			Service: services.Key{Namespace: "shop", Name: name},
 			Elements: map[ruleset.Key]ruleset.Element{
-				{Map: "hairpins", Fields: "10.244.0.5 . 10.244.0.5"}: {Verdict: "jump mark-for-masquerade"},
+				{Map: "hairpins", Fields: "10.244.0.5 . 10.244.0.5"}: {},
 			},
 		}
 	}
@@ -217,9 +217,9 @@ func TestServicesShareTheHairpinOfAnEndpoint(t *testing.T) {
 	}{{ruleset.Change{After: a}, true}, {ruleset.Change{After: b}, true}, {ruleset.Change{Before: a}, true}, {ruleset.Change{Before: b}, false}} {
 		tx := fake.NewTransaction()
 		if i == 0 {
-			table.Create(tx)
+			choices, _ = table.Create(tx)
 		}
-		for _, c := range table.Change(tx, owners, &ruleset.Stale{}, step.change) {
+		for _, c := range table.Change(tx, owners, choices, &ruleset.Stale{}, step.change) {
 			if c.Key.Map == "hairpins" {
 				t.Errorf("step %d: conflict %v", i, c)
 			}
@@ -227,7 +227,7 @@ func TestServicesShareTheHairpinOfAnEndpoint(t *testing.T) {
 		if err := fake.Run(context.Background(), tx); err != nil {
 			t.Errorf("step %d: %v", i, err)
 		}
-		if there := strings.Contains(fake.Dump(), "hairpins { 10.244.0.5 . 10.244.0.5 : jump mark-for-masquerade }"); there != step.there {
+		if there := strings.Contains(fake.Dump(), "hairpins { 10.244.0.5 . 10.244.0.5 }"); there != step.there {
 			t.Errorf("step %d: the hairpin is there: %t", i, there)
 		}
 	}

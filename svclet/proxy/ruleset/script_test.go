@@ -38,6 +38,7 @@ type model struct {
 	service ruleset.Service
 	part    ruleset.Part
 	owners  ruleset.Owners
+	choices ruleset.Choices
 }
 
 func (m *model) do(c golden.Command) string {
@@ -53,7 +54,7 @@ func (m *model) do(c golden.Command) string {
 		}
 		m.fake = knftables.NewFake(family, "svc0")
 		tx := m.fake.NewTransaction()
-		m.table.Create(tx)
+		m.choices, _ = m.table.Create(tx)
 		m.run(tx)
 	case "service":
 		m.service.Service = &corev1.Service{}
@@ -82,7 +83,7 @@ func (m *model) do(c golden.Command) string {
 // change changes the service's part of the table, and returns the transaction.
 func (m *model) change(to ruleset.Part) string {
 	tx := m.fake.NewTransaction()
-	m.table.Change(tx, m.owners, &ruleset.Stale{}, ruleset.Change{Before: m.part, After: to})
+	m.table.Change(tx, m.owners, m.choices, &ruleset.Stale{}, ruleset.Change{Before: m.part, After: to})
 	m.part = to
 	m.run(tx)
 	return strings.NewReplacer(" ip svc0 ", " ", " ip6 svc0 ", " ").Replace(tx.String())

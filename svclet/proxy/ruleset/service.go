@@ -62,22 +62,6 @@ type Part struct {
 	Elements map[Key]Element
 }
 
-// Key is the key of an element of a map: fields are separated by " . ".
-type Key struct{ Map, Fields string }
-
-// Element is what happens to the packets to a key.
-type Element struct {
-	// Verdict is that of the key's map or, without endpoints, of the map of closed keys.
-	Verdict string
-	Closed  bool
-	// Slots are the endpoints that the verdict leads to, if they have no chain.
-	Slots []string
-	// Guard is the verdict that drops what the source ranges do not allow; empty without them.
-	Guard string
-	// Datagrams are nil for other protocols than UDP, and without endpoints.
-	Datagrams *Datagrams
-}
-
 // The longest name of a chain that nft accepts is 127 characters long.
 const maxName = 120
 
@@ -156,10 +140,12 @@ func (b *builder) build() {
 }
 
 // target is where the packets of a key go: to slots, to a chain or, without endpoints, to
-// the chain that ends them.
+// their end, which is a refusal unless they are dropped.
 type target struct {
-	chain, closed string
-	slots         []string
+	slots, local []string
+	localOnly    bool
+	chain        string
+	dropped      bool
 }
 
 // leadTo adds an element for each address of the family, with a guard or without.
@@ -176,16 +162,16 @@ func (b *builder) leadTo(name string, addresses []string, to target, guard strin
 	}
 }
 
-// element returns that of an address and port in a map; a node port has no address.
+// element returns that of an address and port in a set; a node port has no address.
 func (b *builder) element(of string, to target, address netip.Addr, port int32) Element {
-	chain := to.chain
-	switch {
-	case len(to.slots) > 0:
-		chain = choiceChain(of, len(to.slots))
-	case chain == "":
-		return Element{Verdict: "goto " + to.closed, Closed: true}
+	if to.chain == "" && len(to.slots) == 0 {
+		closed := map[string]string{clusterIPs: closedIPs, externalIPs: closedExternalIPs, nodePorts: closedPorts}[of]
+		if to.dropped {
+			closed = droppedIPs
+		}
+		return Element{Closed: closed}
 	}
-	return Element{Verdict: "goto " + chain, Slots: to.slots, Datagrams: b.datagrams(address, port)}
+	return Element{Slots: to.slots, LocalOnly: to.localOnly, LocalSlots: to.local, Chain: to.chain, Datagrams: b.datagrams(address, port)}
 }
 
 // internal returns where connections from inside the cluster go.
@@ -195,31 +181,38 @@ func (b *builder) internal() target {
 		return b.choose("service", eligible(b.near, anywhere))
 	}
 	t := b.choose("local", eligible(b.all, onNode))
-	if len(b.all) > 0 {
-		t.closed = dropChain // there are endpoints, on other nodes
-	}
+	t.dropped = len(b.all) > 0 // there are endpoints, on other nodes
 	return t
 }
 
-// choose returns where connections to endpoints go: to slots, or to a chain, which it adds, if
-// they are many, or clients stay with one.
+// choose returns where connections to endpoints go: to slots, or to a chain, which it adds.
 func (b *builder) choose(kind string, endpoints []endpoint) target {
-	t := target{closed: rejectChain}
-	if b.sticky() || len(endpoints) > maxSlots {
-		t.chain = b.balance(kind, endpoints)
-		return t
+	if !b.slotted(endpoints) {
+		return target{chain: b.balance(kind, endpoints)}
 	}
+	return target{slots: b.slots(endpoints)}
+}
+
+// slotted reports whether endpoints are in slots, and not in a chain: they are not too many, and
+// clients need not stay with one.
+func (b *builder) slotted(endpoints []endpoint) bool {
+	return !b.sticky() && len(endpoints) <= maxSlots
+}
+
+// slots returns endpoints as values of maps.
+func (b *builder) slots(endpoints []endpoint) []string {
+	var values []string
 	for _, e := range endpoints {
-		t.slots = append(t.slots, e.value())
+		values = append(values, e.value())
 		b.addHairpin(e)
 	}
-	return t
+	return values
 }
 
 // addHairpin replaces the client's address in connections of an endpoint to itself.
 func (b *builder) addHairpin(e endpoint) {
 	if !e.remote {
-		b.Elements[Key{hairpins, fmt.Sprintf("%s . %s", e.address, e.address)}] = Element{Verdict: "jump " + masqueradeChain}
+		b.Elements[Key{hairpins, fmt.Sprintf("%s . %s", e.address, e.address)}] = Element{}
 	}
 }
 
@@ -239,9 +232,13 @@ func (b *builder) external() target {
 		b.Chains[name] = []string{"jump " + masqueradeChain, "goto " + to.chain}
 		return target{chain: name}
 	}
+	here := eligible(b.all, onNode)
+	if b.slotted(endpoints) && b.slotted(here) {
+		return target{slots: b.slots(endpoints), local: b.slots(here), localOnly: true}
+	}
 	everywhere := b.balance("service", endpoints)
 	if everywhere == "" {
-		return target{closed: rejectChain}
+		return target{}
 	}
 	// This node's own connections, and those of its pods, go to all endpoints.
 	rules := []string{
@@ -249,7 +246,7 @@ func (b *builder) external() target {
 		"fib saddr type local goto " + everywhere,
 		b.ip("saddr") + " @" + podRanges + " goto " + everywhere,
 	}
-	if local := b.balance("local", eligible(b.all, onNode)); local != "" {
+	if local := b.balance("local", here); local != "" {
 		rules = append(rules, "goto "+local)
 	} else {
 		rules = append(rules, "drop")
@@ -329,15 +326,6 @@ func choose(targets []string) []string {
 		rules = append(rules, text)
 	}
 	return rules
-}
-
-// numbered returns the elements of a map from numbers to values.
-func numbered(values []string) string {
-	elements := make([]string, len(values))
-	for i, value := range values {
-		elements[i] = fmt.Sprintf("%d : %s", i, value)
-	}
-	return strings.Join(elements, " , ")
 }
 
 // sticky reports whether a client's connections go to the same endpoint.

@@ -3,7 +3,6 @@
 package ruleset
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -18,16 +17,23 @@ import (
 	"svc.dev/svc/svclet/nft"
 )
 
-// The maps of a table, by which a packet's destination finds the chain of its service.
+// The sets and maps of a table, by which a packet's destination finds its service.
 const (
+	// clusterIPs, externalIPs and nodePorts are those with endpoints.
 	clusterIPs  = "cluster-ips"
 	externalIPs = "external-ips"
 	nodePorts   = "node-ports"
-	// closedIPs, closedExternalIPs and closedPorts are the addresses and node ports
-	// without endpoints.
+	// localExternalIPs and localNodePorts are those of them whose external traffic policy is
+	// Local.
+	localExternalIPs = "local-external-ips"
+	localNodePorts   = "local-node-ports"
+	// closedIPs, closedExternalIPs and closedPorts are those without endpoints.
 	closedIPs         = "closed-ips"
 	closedExternalIPs = "closed-external-ips"
 	closedPorts       = "closed-node-ports"
+	// droppedIPs are the cluster IPs whose endpoints are on other nodes, while only those of this
+	// node are eligible.
+	droppedIPs = "dropped-ips"
 	// guardedIPs are the addresses of load balancers with source ranges.
 	guardedIPs = "guarded-ips"
 	// hairpins are pairs of the same address: of endpoints that may be on this node, which
@@ -38,34 +44,8 @@ const (
 	podRanges = "pod-ranges"
 )
 
-// maxSlots is up to how many endpoints an address or node port has them in maps, and else in a
-// chain. The map of the slot 0 has an endpoint of each such key, that of the slot 1 a second one, and
-// so on; chains that all share choose a slot. So a change of endpoints only changes
-// elements: after new rules the kernel looks for loops in all rules of the table, which takes as
-// long as there are services.
-const maxSlots = 8
-
-// slotted are the maps whose keys may have slots, with what the names of these contain. A
-// key of one may be one of another, too, with other endpoints.
-func slotted() map[string]string {
-	return map[string]string{clusterIPs: "", externalIPs: "external-", nodePorts: "node-port-"}
-}
-
-// slotMap returns the name of the map of a slot for the keys of a map.
-func slotMap(of string, slot int) string { return fmt.Sprintf("%sendpoint-%d", slotted()[of], slot) }
-
-// slotChain returns the name of the chain that leads to the endpoint in a slot.
-func slotChain(of string, slot int) string {
-	return fmt.Sprintf("to-%sendpoint-%d", slotted()[of], slot)
-}
-
-// choiceChain returns the name of the chain that chooses one of the first n slots.
-func choiceChain(of string, n int) string { return fmt.Sprintf("choose-%sof-%d", slotted()[of], n) }
-
 const (
 	masqueradeChain = "mark-for-masquerade"
-	rejectChain     = "reject-connection"
-	dropChain       = "drop-connection"
 	// masqueradeMark is the bit of a packet's mark by which the chain of the hook
 	// postrouting knows it. kube-proxy uses the same.
 	masqueradeMark = "0x4000"
@@ -93,60 +73,29 @@ func Protocol(family corev1.IPFamily) string {
 }
 
 // Create adds the table, without services, to a transaction. It replaces what the table
-// had. It returns the number of rules of each chain by which the kernel enters the table.
-func (t Table) Create(tx *knftables.Transaction) map[string]int {
+// had. It returns the choices that it has, and the number of rules of each chain by which the kernel
+// enters the table.
+func (t Table) Create(tx *knftables.Transaction) (Choices, map[string]int) {
 	tx.Add(&knftables.Table{Comment: ptr.To("Kubernetes services, by svclet")})
 	tx.Delete(&knftables.Table{})
 	tx.Add(&knftables.Table{Comment: ptr.To("Kubernetes services, by svclet")})
 	t.createMaps(tx)
-	for _, name := range []string{masqueradeChain, rejectChain, dropChain} {
-		tx.Add(&knftables.Chain{Name: name})
-	}
+	tx.Add(&knftables.Chain{Name: masqueradeChain})
 	rule(tx, masqueradeChain, "meta mark set mark or "+masqueradeMark)
-	rule(tx, rejectChain, "reject")
-	rule(tx, dropChain, "drop")
-	for _, of := range slices.Sorted(maps.Keys(slotted())) {
-		t.createSlots(tx, of)
-	}
-	return t.createHooks(tx)
-}
-
-// createSlots adds the slots of a map's keys. What comes from outside the cluster gets the
-// node's address: see external.
-func (t Table) createSlots(tx *knftables.Transaction, of string) {
-	ip := Protocol(t.Family)
-	address := t.addressType()
-	kind, key := address+" . inet_proto . inet_service", ip+" daddr . meta l4proto . th dport"
-	if of == nodePorts {
-		kind, key = "inet_proto . inet_service", "meta l4proto . th dport"
-	}
-	var verdicts []string
-	for slot := range maxSlots {
-		chain, choice := slotChain(of, slot), choiceChain(of, slot+1)
-		tx.Add(&knftables.Map{Name: slotMap(of, slot), Type: kind + " : " + address + " . inet_service"})
-		tx.Add(&knftables.Chain{Name: chain})
-		rule(tx, chain, fmt.Sprintf("meta l4proto { tcp, udp, sctp } dnat %s to %s map @%s", ip, key, slotMap(of, slot)))
-		// A packet between a change of the choice and one of the slots must not get a connection
-		// without an endpoint: its sender sends it again.
-		rule(tx, chain, "drop")
-		verdicts = append(verdicts, fmt.Sprintf("%d : goto %s", slot, chain))
-		tx.Add(&knftables.Chain{Name: choice})
-		if of != clusterIPs {
-			rule(tx, choice, "jump "+masqueradeChain)
-		}
-		rule(tx, choice, fmt.Sprintf("numgen random mod %d vmap { %s }", slot+1, strings.Join(verdicts, " , ")))
-	}
+	choices := commonChoices()
+	t.addObjects(tx, nil, choices)
+	return choices, t.createHooks(tx)
 }
 
 func (t Table) createMaps(tx *knftables.Transaction) {
-	address, port := t.addressType()+" . inet_proto . inet_service : verdict", "inet_proto . inet_service : verdict"
-	for _, name := range []string{clusterIPs, externalIPs, closedIPs, closedExternalIPs, guardedIPs} {
-		tx.Add(&knftables.Map{Name: name, Type: address})
+	for _, of := range []string{clusterIPs, externalIPs, nodePorts} {
+		tx.Add(&knftables.Map{Name: chainsOf(of), Type: t.keyType(of) + " : verdict"})
 	}
-	for _, name := range []string{nodePorts, closedPorts} {
-		tx.Add(&knftables.Map{Name: name, Type: port})
+	for _, name := range []string{clusterIPs, externalIPs, nodePorts, localExternalIPs, localNodePorts, closedIPs, closedExternalIPs, closedPorts, droppedIPs} {
+		tx.Add(&knftables.Set{Name: name, Type: t.keyType(name)})
 	}
-	tx.Add(&knftables.Map{Name: hairpins, Type: t.addressType() + " . " + t.addressType() + " : verdict"})
+	tx.Add(&knftables.Map{Name: guardedIPs, Type: t.keyType(guardedIPs) + " : verdict"})
+	tx.Add(&knftables.Set{Name: hairpins, Type: t.addressType() + " . " + t.addressType()})
 	tx.Add(&knftables.Set{Name: podRanges, Type: t.addressType(), Flags: []knftables.SetFlag{knftables.IntervalFlag}})
 	for _, cidr := range t.PodRanges {
 		if strings.Contains(cidr, ":") == (t.Family == corev1.IPv6Protocol) {
@@ -173,7 +122,9 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 		count[name] = len(rules)
 	}
 	ip := Protocol(t.Family)
-	address, port := ip+" daddr . meta l4proto . th dport vmap @", "meta l4proto . th dport vmap @"
+	// to returns the rule that leads the packets to keys of a set to its chain.
+	to := func(of string) string { return fmt.Sprintf("%s @%s goto %s", t.key(of), of, of) }
+	guarded := t.key(guardedIPs) + " vmap @" + guardedIPs
 	toNode, fromPods := "fib daddr type local ", ""
 	if t.Bridge != "" {
 		fromPods = fmt.Sprintf("iifname %q ", t.Bridge)
@@ -193,20 +144,21 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 	if len(guards) > 0 {
 		hook("loopback", knftables.FilterType, knftables.PreroutingHook, knftables.ManglePriority, guards...)
 	}
-	hook("firewall", knftables.FilterType, knftables.PreroutingHook, knftables.DNATPriority+"-10", address+guardedIPs)
-	hook("firewall-output", knftables.FilterType, knftables.OutputHook, "-110", address+guardedIPs)
+	hook("firewall", knftables.FilterType, knftables.PreroutingHook, knftables.DNATPriority+"-10", guarded)
+	hook("firewall-output", knftables.FilterType, knftables.OutputHook, "-110", guarded)
 	hook("nat-prerouting", knftables.NATType, knftables.PreroutingHook, knftables.DNATPriority,
-		fromPods+address+clusterIPs, address+externalIPs, toNode+notLoopback+port+nodePorts)
+		fromPods+to(clusterIPs), to(externalIPs), toNode+notLoopback+to(nodePorts))
 	hook("nat-output", knftables.NATType, knftables.OutputHook, "-100",
-		address+clusterIPs, address+externalIPs, toNode+port+nodePorts)
+		to(clusterIPs), to(externalIPs), toNode+to(nodePorts))
 	hook("nat-postrouting", knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority,
-		fmt.Sprintf("ct status dnat %s saddr . %s daddr vmap @%s", ip, ip, hairpins),
+		fmt.Sprintf("ct status dnat %s saddr . %s daddr @%s jump %s", ip, ip, hairpins, masqueradeChain),
 		fmt.Sprintf("meta mark and %s == %s meta mark set mark xor %s masquerade fully-random", masqueradeMark, masqueradeMark, masqueradeMark))
-	closed, closedExternal := "ct state new "+address+closedIPs, "ct state new "+address+closedExternalIPs
+	end := func(of, how string) string { return fmt.Sprintf("ct state new %s @%s %s", t.key(of), of, how) }
+	closed, dropped, closedExternal := end(closedIPs, "reject"), end(droppedIPs, "drop"), end(closedExternalIPs, "reject")
 	hook("filter-input", knftables.FilterType, knftables.InputHook, knftables.FilterPriority,
-		closed, closedExternal, "ct state new "+toNode+port+closedPorts)
-	hook("filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, fromPods+closed, closedExternal)
-	hook("filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed, closedExternal)
+		closed, dropped, closedExternal, "ct state new "+toNode+fmt.Sprintf("%s @%s reject", t.key(closedPorts), closedPorts))
+	hook("filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, fromPods+closed, fromPods+dropped, closedExternal)
+	hook("filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed, dropped, closedExternal)
 	return count
 }
 
@@ -218,17 +170,26 @@ func rule(tx *knftables.Transaction, chain, text string) {
 type Change struct{ Before, After Part }
 
 // Change adds to a transaction what makes the table have the new parts of services, and
-// changes the owners of its keys likewise. It adds to stale the flows that end, and returns
-// the keys that services have begun to want beside others. What leads to a key or chain goes before another service gets it, so
-// that the changes may come in any order.
-func (t Table) Change(tx *knftables.Transaction, owners Owners, stale *Stale, changes ...Change) []Conflict {
+// changes the owners of its keys and its choices likewise. It adds to stale the flows that end, and
+// returns the keys that services have begun to want beside others. What leads to a key or chain goes
+// before another service gets it, so that the changes may come in any order.
+func (t Table) Change(tx *knftables.Transaction, owners Owners, choices Choices, stale *Stale, changes ...Change) []Conflict {
+	deletes, adds, conflicts := changeElements(owners, stale, changes)
 	for _, c := range changes {
-		t.addObjects(tx, c)
+		t.addChains(tx, c)
 	}
+	all := choices.with(adds)
+	t.addObjects(tx, choices, all)
+	maps.Copy(choices, all)
 	for _, c := range changes {
-		changeRules(tx, c)
+		changeRules(tx, c.Before.Chains, c.After.Chains)
 	}
-	conflicts := changeElements(tx, owners, stale, changes)
+	for _, e := range deletes {
+		e.delete(tx)
+	}
+	for _, e := range adds {
+		e.add(tx)
+	}
 	for _, c := range changes {
 		for _, name := range added(c.After.Chains, c.Before.Chains) {
 			tx.Delete(&knftables.Chain{Name: name})
@@ -240,7 +201,8 @@ func (t Table) Change(tx *knftables.Transaction, owners Owners, stale *Stale, ch
 	return conflicts
 }
 
-func (t Table) addObjects(tx *knftables.Transaction, c Change) {
+// addChains adds the new chains and sets of a service.
+func (t Table) addChains(tx *knftables.Transaction, c Change) {
 	for _, name := range added(c.Before.Sets, c.After.Sets) {
 		tx.Add(&knftables.Set{
 			Name: name, Type: t.addressType(), Flags: []knftables.SetFlag{knftables.DynamicFlag, knftables.TimeoutFlag},
@@ -270,85 +232,20 @@ func Restore(tx *knftables.Transaction, clients map[string][]nft.Member, changes
 	}
 }
 
-// changeRules adds the rules when all chains are there: chains go to others.
-func changeRules(tx *knftables.Transaction, c Change) {
-	for _, name := range slices.Sorted(maps.Keys(c.Before.Chains)) {
-		if !slices.Equal(c.Before.Chains[name], c.After.Chains[name]) {
+// changeRules changes the rules of chains when all chains are there: chains go to others.
+func changeRules(tx *knftables.Transaction, before, after map[string][]string) {
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if !slices.Equal(before[name], after[name]) {
 			tx.Flush(&knftables.Chain{Name: name})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.After.Chains)) {
-		if !slices.Equal(c.Before.Chains[name], c.After.Chains[name]) {
-			for _, text := range c.After.Chains[name] {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if !slices.Equal(before[name], after[name]) {
+			for _, text := range after[name] {
 				rule(tx, name, text)
 			}
 		}
 	}
-}
-
-// verdict is one of the table, or the endpoint in a slot.
-type verdict struct {
-	Key
-	text string
-}
-
-func compare(a, b verdict) int {
-	return cmp.Or(cmp.Compare(a.Map, b.Map), cmp.Compare(a.Fields, b.Fields))
-}
-
-// verdicts returns those of a key in the maps of the table.
-func (e Element) verdicts(k Key) []verdict {
-	if e.Verdict == "" {
-		return nil
-	}
-	var all []verdict
-	if e.Guard != "" {
-		all = append(all, verdict{Key{guardedIPs, k.Fields}, e.Guard})
-	}
-	for slot, to := range e.Slots {
-		all = append(all, verdict{Key{slotMap(k.Map, slot), k.Fields}, to})
-	}
-	if e.Closed {
-		switch k.Map {
-		case clusterIPs:
-			k.Map = closedIPs
-		case externalIPs:
-			k.Map = closedExternalIPs
-		case nodePorts:
-			k.Map = closedPorts
-		}
-	}
-	return append(all, verdict{k, e.Verdict})
-}
-
-// changeElements deletes all elements that change before it adds any: the kernel refuses a
-// key that has another verdict.
-func changeElements(tx *knftables.Transaction, owners Owners, stale *Stale, changes []Change) []Conflict {
-	before, conflicts := owners.change(changes)
-	var deletes, adds []verdict
-	for key, was := range before {
-		old, next := was.verdicts(key), owners.owner(key).verdicts(key)
-		for _, v := range old {
-			if !slices.Contains(next, v) {
-				deletes = append(deletes, v)
-			}
-		}
-		for _, v := range next {
-			if !slices.Contains(old, v) {
-				adds = append(adds, v)
-			}
-		}
-		stale.add(key, was.Datagrams, owners)
-	}
-	slices.SortFunc(deletes, compare)
-	slices.SortFunc(adds, compare)
-	for _, v := range deletes {
-		tx.Delete(&knftables.Element{Map: v.Map, Key: strings.Split(v.Fields, " . ")})
-	}
-	for _, v := range adds {
-		tx.Add(&knftables.Element{Map: v.Map, Key: strings.Split(v.Fields, " . "), Value: []string{v.text}})
-	}
-	return conflicts
 }
 
 // added returns the sorted names that only the second map has.
