@@ -82,6 +82,9 @@ func (c *chain) assemble() (*Server, error) {
 		return nil, err
 	}
 	c.installMetrics(aggregator.GenericAPIServer.Handler.NonGoRestfulMux, existing(crds, aggregator))
+	if !c.stores.served.OpenAPI3() {
+		indexWithoutOpenAPI3(aggregator.GenericAPIServer)
+	}
 	prepared, err := aggregator.PrepareRun()
 	if err != nil {
 		return nil, err

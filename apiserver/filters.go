@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -9,6 +10,7 @@ import (
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/routes"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/klog/v2"
 
@@ -102,7 +104,7 @@ func withStackForFilters(handler http.Handler) http.Handler {
 // version 2. The servers of the chain need them for server-side apply.
 func withoutOpenAPI3(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.URL.Path == openAPI3Path || strings.HasPrefix(req.URL.Path, openAPI3Path+"/") {
+		if isOpenAPI3(req.URL.Path) {
 			http.NotFound(w, req)
 			return
 		}
@@ -111,6 +113,27 @@ func withoutOpenAPI3(handler http.Handler) http.Handler {
 }
 
 const openAPI3Path = "/openapi/v3"
+
+func isOpenAPI3(path string) bool {
+	return path == openAPI3Path || strings.HasPrefix(path, openAPI3Path+"/")
+}
+
+// indexWithoutOpenAPI3 serves the index at / without the paths that withoutOpenAPI3 does not serve.
+func indexWithoutOpenAPI3(server *genericapiserver.GenericAPIServer) {
+	paths := server.Handler.NonGoRestfulMux
+	for _, path := range []string{"/", "/index.html"} { // those of routes.Index
+		paths.Unregister(path)
+	}
+	routes.Index{}.Install(listedWithoutOpenAPI3{server}, paths)
+}
+
+// listedWithoutOpenAPI3 lists the paths of a server but those of version 3 of the OpenAPI documents.
+type listedWithoutOpenAPI3 struct{ routes.ListedPathProvider }
+
+// ListedPaths implements routes.ListedPathProvider.
+func (l listedWithoutOpenAPI3) ListedPaths() []string {
+	return slices.DeleteFunc(l.ListedPathProvider.ListedPaths(), isOpenAPI3)
+}
 
 // withStack grows the stack of the goroutine that the timeout filter starts.
 func withStack(handler http.Handler) http.Handler {

@@ -199,6 +199,7 @@ func (s *stores) newEnv(o *options.Options, id *identity, clock clock.Clock) (*r
 		ServiceCIDRs:    cidrs,
 		NodePorts:       resource.PortRange{From: int32(ports.Base), To: int32(ports.Base + ports.Size - 1)},
 		Tokens:          id.tokens,
+		NodeTokens:      s.gate(string(gates.ServiceAccountTokenNodeBinding)),
 		AllowPrivileged: o.AllowPrivileged,
 		EventTTL:        o.EventTTL,
 		Authorizer:      id.authorizers,

@@ -109,6 +109,9 @@ func bindToken(ctx context.Context, env *resource.Env, ref *authenticationv1.Bou
 		bound, err = referent(ctx, env, secretResource, wanted.Namespace, ref.Name)
 		wanted.Secret = bound
 	case schema.GroupKind{Kind: "Node"}:
+		if !env.NodeTokens {
+			return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token to object of type %s without the feature gate ServiceAccountTokenNodeBinding", kind))
+		}
 		bound, err = referent(ctx, env, nodeResource, "", ref.Name)
 		wanted.Node = bound
 	default:

@@ -63,8 +63,9 @@ func TestTokenRequest(t *testing.T) {
 		"nodes":           {"n1": &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-1"}}},
 	}
 	env := &resource.Env{
-		Tokens:  told{},
-		Objects: func(gr schema.GroupResource) resource.Objects { return readOnly{kind: gr, objects: store[gr.Resource]} },
+		Tokens:     told{},
+		NodeTokens: true,
+		Objects:    func(gr schema.GroupResource) resource.Objects { return readOnly{kind: gr, objects: store[gr.Resource]} },
 	}
 	bound := func(kind, name, uid string) authenticationv1.TokenRequestSpec {
 		return authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: kind, Name: name, UID: types.UID(uid)}}
@@ -119,6 +120,18 @@ func TestTokenRequest(t *testing.T) {
 func TestATokenRequestWithoutSigningKeyNamesTheFlag(t *testing.T) {
 	_, err := token.Run(t.Context(), &resource.Env{}, resource.ActionRequest{Input: &authenticationv1.TokenRequest{}})
 	if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "--service-account-signing-key-file") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestATokenIsNotBoundToANodeWithoutItsGate(t *testing.T) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "till"}}
+	env := &resource.Env{Tokens: told{}, Objects: func(gr schema.GroupResource) resource.Objects {
+		return readOnly{kind: gr, objects: map[string]runtime.Object{account.Name: account}}
+	}}
+	posted := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: "n1"}}}
+	_, err := token.Run(t.Context(), env, resource.ActionRequest{Namespace: account.Namespace, Name: account.Name, Input: posted})
+	if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "ServiceAccountTokenNodeBinding") {
 		t.Errorf("got %v", err)
 	}
 }

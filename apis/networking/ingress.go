@@ -19,10 +19,13 @@ const classAnnotation = "kubernetes.io/ingress.class"
 
 var ingresses = resource.Type[*networkingv1.Ingress]{
 	Name: "ingresses", ShortNames: []string{"ing"}, Namespaced: true,
-	Versions: ingressVersions(),
-	Validate: validateIngress,
-	Warn:     warnIngress,
-	Status:   true,
+	Versions:       ingressVersions(),
+	ValidateCreate: func(i *networkingv1.Ingress) field.ErrorList { return validateIngress(i, ingressLeniency{}) },
+	ValidateUpdate: func(i, old *networkingv1.Ingress) field.ErrorList {
+		return validateIngress(i, ingressLeniencyOf(old))
+	},
+	Warn:   warnIngress,
+	Status: true,
 	ValidateStatus: func(i, _ *networkingv1.Ingress) field.ErrorList {
 		return validateIngressStatus(i.Status.LoadBalancer.Ingress)
 	},
@@ -50,7 +53,28 @@ var ingresses = resource.Type[*networkingv1.Ingress]{
 	},
 }
 
-func validateIngress(i *networkingv1.Ingress) field.ErrorList {
+// ingressLeniency is what the older versions accept, and v1 in objects that have it already
+// (kubernetes/pkg/apis/networking/validation: IngressValidationOptions, which keeps bugs of the
+// older versions).
+type ingressLeniency struct {
+	// secretNames accepts any name of a secret for TLS.
+	secretNames bool
+	// wildcards accepts any paths and backends in rules of wildcard hosts.
+	wildcards bool
+}
+
+// ingressLeniencyOf returns what is lenient for the next version of an object.
+func ingressLeniencyOf(i *networkingv1.Ingress) ingressLeniency {
+	path := field.NewPath("spec")
+	return ingressLeniency{
+		secretNames: slices.ContainsFunc(i.Spec.TLS, func(tls networkingv1.IngressTLS) bool { return len(validateSecretName(path, tls.SecretName)) > 0 }),
+		wildcards: slices.ContainsFunc(i.Spec.Rules, func(rule networkingv1.IngressRule) bool {
+			return isWildcard(rule.Host) && len(validatePaths(path, rule.HTTP)) > 0
+		}),
+	}
+}
+
+func validateIngress(i *networkingv1.Ingress, lenient ingressLeniency) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &i.Spec, field.NewPath("spec")
 	if len(spec.Rules) == 0 && spec.DefaultBackend == nil {
@@ -60,15 +84,15 @@ func validateIngress(i *networkingv1.Ingress) field.ErrorList {
 		errs = append(errs, validateBackend(path.Child("defaultBackend"), spec.DefaultBackend)...)
 	}
 	for n, rule := range spec.Rules {
-		errs = append(errs, validateIngressRule(path.Child("rules").Index(n), &rule)...)
+		errs = append(errs, validateIngressRule(path.Child("rules").Index(n), &rule, lenient)...)
 	}
 	for n, tls := range spec.TLS {
 		at := path.Child("tls").Index(n)
 		for h, host := range tls.Hosts {
 			errs = append(errs, validateHost(at.Child("hosts").Index(h), host)...)
 		}
-		if tls.SecretName != "" {
-			errs = append(errs, resource.Invalid(at.Child("secretName"), tls.SecretName, apivalidation.NameIsDNSSubdomain(tls.SecretName, false))...)
+		if !lenient.secretNames {
+			errs = append(errs, validateSecretName(at.Child("secretName"), tls.SecretName)...)
 		}
 	}
 	if class := spec.IngressClassName; class != nil {
@@ -82,7 +106,14 @@ func validateIngress(i *networkingv1.Ingress) field.ErrorList {
 	return errs
 }
 
-func validateIngressRule(path *field.Path, rule *networkingv1.IngressRule) field.ErrorList {
+func validateSecretName(path *field.Path, name string) field.ErrorList {
+	if name == "" {
+		return nil
+	}
+	return resource.Invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false))
+}
+
+func validateIngressRule(path *field.Path, rule *networkingv1.IngressRule, lenient ingressLeniency) field.ErrorList {
 	var errs field.ErrorList
 	if rule.Host != "" {
 		if netutils.ParseIPSloppy(rule.Host) != nil {
@@ -90,21 +121,30 @@ func validateIngressRule(path *field.Path, rule *networkingv1.IngressRule) field
 		}
 		errs = append(errs, validateHost(path.Child("host"), rule.Host)...)
 	}
-	if rule.HTTP == nil {
+	if lenient.wildcards && isWildcard(rule.Host) {
 		return errs
 	}
-	paths := path.Child("http", "paths")
-	if len(rule.HTTP.Paths) == 0 {
-		errs = append(errs, field.Required(paths, ""))
+	return append(errs, validatePaths(path.Child("http", "paths"), rule.HTTP)...)
+}
+
+func validatePaths(path *field.Path, http *networkingv1.HTTPIngressRuleValue) field.ErrorList {
+	if http == nil {
+		return nil
 	}
-	for i := range rule.HTTP.Paths {
-		errs = append(errs, validateHTTPPath(paths.Index(i), &rule.HTTP.Paths[i])...)
+	if len(http.Paths) == 0 {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	for i := range http.Paths {
+		errs = append(errs, validateHTTPPath(path.Index(i), &http.Paths[i])...)
 	}
 	return errs
 }
 
+func isWildcard(host string) bool { return strings.Contains(host, "*") }
+
 func validateHost(path *field.Path, host string) field.ErrorList {
-	if strings.Contains(host, "*") {
+	if isWildcard(host) {
 		return resource.Invalid(path, host, validation.IsWildcardDNS1123Subdomain(host))
 	}
 	return resource.Invalid(path, host, validation.IsDNS1123Subdomain(host))

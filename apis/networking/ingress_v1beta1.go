@@ -116,11 +116,11 @@ func backendToV1beta1(in *networkingv1.IngressBackend, out *networkingv1beta1.In
 	}
 }
 
-// validateIngressV1beta1 validates as v1 does and names the fields as the older
-// versions do.
+// validateIngressV1beta1 validates as v1 does, but for what the older versions have always
+// accepted, and names the fields as they do.
 func validateIngressV1beta1(obj, _ runtime.Object) field.ErrorList {
 	names := strings.NewReplacer("defaultBackend", "backend", "service.name", "serviceName", "service.port.name", "servicePort", "service.port.number", "servicePort")
-	errs := validateIngress(obj.(*networkingv1.Ingress))
+	errs := validateIngress(obj.(*networkingv1.Ingress), ingressLeniency{secretNames: true, wildcards: true})
 	for _, err := range errs {
 		err.Field, err.Detail = names.Replace(err.Field), names.Replace(err.Detail)
 	}

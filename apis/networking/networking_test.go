@@ -60,6 +60,32 @@ spec:
 	})
 }
 
+func TestOlderVersionsOfIngressAcceptMore(t *testing.T) {
+	k := ingresses.Kind()
+	const base = `{metadata: {name: web, namespace: default}, spec: {rules: [{host: a.example.com}]}}`
+	const wildcard, secret = `spec: {rules: [{host: "*.example.com", http: {paths: [{pathType: ImplementationSpecific, path: a, backend: {}}]}}]}`, `spec: {tls: [{secretName: a_b}]}`
+	const host, named = `spec: {rules: [{host: "a.*"}]}`, `spec: {rules: [{host: a.example.com, http: {paths: []}}]}`
+	for _, test := range []struct {
+		change, was string // {} of an object that is created
+		older, v1   int    // errors
+	}{
+		{wildcard, "{}", 0, 2}, {secret, "{}", 0, 1}, {host, "{}", 1, 1}, {named, "{}", 1, 1},
+		{wildcard, wildcard, 0, 0}, {secret, secret, 0, 0}, {secret, wildcard, 0, 1}, {wildcard, secret, 0, 2},
+	} {
+		obj, old := resourcetest.Object(t, k, base, test.change), resourcetest.Object(t, k, base, test.was)
+		v1 := k.ValidateUpdate(obj, old)
+		if test.was == "{}" {
+			v1 = k.ValidateCreate(obj)
+		}
+		if len(v1) != test.v1 {
+			t.Errorf("v1, %s of %s: %v", test.change, test.was, v1)
+		}
+		if errs := validateIngressV1beta1(obj, old); len(errs) != test.older {
+			t.Errorf("v1beta1, %s of %s: %v", test.change, test.was, errs)
+		}
+	}
+}
+
 func TestIngressClass(t *testing.T) {
 	resourcetest.Rules(t, ingressClasses, `
 metadata: {name: nginx}

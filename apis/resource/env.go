@@ -41,6 +41,8 @@ type Env struct {
 	// Tokens issues service account tokens; it is nil where the server has no
 	// key to sign them with (flag --service-account-signing-key-file).
 	Tokens Tokens
+	// NodeTokens allows tokens that are bound to a node (feature gate ServiceAccountTokenNodeBinding).
+	NodeTokens bool
 	// AllowPrivileged lets containers be privileged (flag --allow-privileged).
 	AllowPrivileged bool
 	// EventTTL is how long an event is kept after its last change (flag

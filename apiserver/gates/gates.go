@@ -50,6 +50,8 @@ const (
 	// ServiceAccountNodeAudienceRestriction restricts the audiences of the tokens that nodes
 	// request.
 	ServiceAccountNodeAudienceRestriction featuregate.Feature = "ServiceAccountNodeAudienceRestriction"
+	// ServiceAccountTokenNodeBinding allows tokens that are bound to a node.
+	ServiceAccountTokenNodeBinding featuregate.Feature = "ServiceAccountTokenNodeBinding"
 	// PodTopologyLabelsAdmission gives pods the zone and region of their node as labels.
 	PodTopologyLabelsAdmission featuregate.Feature = "PodTopologyLabelsAdmission"
 )

@@ -19,6 +19,7 @@ import (
 	storagev1alpha1 "k8s.io/api/storage/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 
@@ -248,6 +249,63 @@ func TestAVersionThatIsNewInTheReleaseIsNotPreferred(t *testing.T) {
 			t.Errorf("%v prefers %s, want %s", tc.release, got, tc.want)
 		}
 	}
+}
+
+// Document 2, section 9, rule 4b, for all groups: a version is preferred in place of another
+// only after a release that serves both.
+func TestThePreferredVersionAdvancesAfterAReleaseWithBoth(t *testing.T) {
+	preferred := func(r Release, group string) (schema.GroupVersion, []schema.GroupVersion) {
+		t.Helper()
+		s, err := NewServed(r, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var served []schema.GroupVersion
+		for _, k := range s.Table().Served(r.inTable()) {
+			if k.Group == group && !k.Off && !slices.Contains(served, k.GroupVersion()) {
+				served = append(served, k.GroupVersion())
+			}
+		}
+		if len(served) == 0 {
+			return schema.GroupVersion{}, nil
+		}
+		slices.SortFunc(served, func(a, b schema.GroupVersion) int {
+			return version.CompareKubeAwareVersionStrings(b.Version, a.Version)
+		})
+		return s.Order(served)[0], served
+	}
+	advances := 0
+	for _, group := range groupsOf(t) {
+		for minor := Oldest.Minor + 1; minor <= Newest.Minor; minor++ {
+			before, both := preferred(Release{1, minor - 1}, group)
+			after, _ := preferred(Release{1, minor}, group)
+			if before.Empty() || after.Empty() || before == after {
+				continue
+			}
+			advances++
+			if !slices.Contains(both, after) {
+				t.Errorf("1.%d prefers %s, which 1.%d does not serve; it prefers %s", minor, after, minor-1, before)
+			}
+		}
+	}
+	if advances < 10 {
+		t.Errorf("only %d advances", advances)
+	}
+}
+
+// groupsOf returns the groups of all releases.
+func groupsOf(t *testing.T) []string {
+	t.Helper()
+	s, err := NewServed(Newest, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var groups []string
+	for _, k := range s.Table().Kinds {
+		groups = append(groups, k.Group)
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
 }
 
 func TestSubresourcesOfReleases(t *testing.T) {

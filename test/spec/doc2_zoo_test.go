@@ -248,6 +248,13 @@ var _ = Describe("Document 2, section 9: each release", func() {
 				Expect(err).NotTo(HaveOccurred())
 				Expect(resp.Status).To(Equal(code), path)
 			}
+			index, err := launch.Send(ctx, s.Config, launch.Request{Method: "GET", Path: "/"})
+			Expect(err).NotTo(HaveOccurred())
+			listed := ContainElement(HavePrefix("/openapi/v3"))
+			if code == 404 {
+				listed = Not(listed)
+			}
+			Expect(parse(index, 200)["paths"]).To(And(ContainElement("/openapi/v2"), listed))
 			expectDiscovery(ctx, s, "v2beta1", r >= 27 && r < 33)
 			expectDiscovery(ctx, s, "v2", r >= 27)
 			expectEviction(ctx, s, "policy/v1beta1", true)

@@ -131,6 +131,12 @@ func readWriteOncePod(obj runtime.Object) field.ErrorList {
 	return errs
 }
 
+// affinityOfVolume is the error of another node affinity of a volume.
+func affinityOfVolume(obj runtime.Object, err *field.Error) bool {
+	_, ok := obj.(*corev1.PersistentVolume)
+	return ok && err.Type == field.ErrorTypeInvalid && err.Field == "nodeAffinity"
+}
+
 // expansion is any change of what a claim requests.
 func expansion(obj, old runtime.Object) field.ErrorList {
 	c, ok := obj.(*corev1.PersistentVolumeClaim)

@@ -1,8 +1,9 @@
 // Package rules owns what the API server validates only while a feature gate is off: rules
 // that later releases have dropped, or that a gate drops, and that no field shows.
 //
-// Package apis validates as the newest release does with all its gates on; these rules
-// refuse what a release without the gate, or with the gate off, refuses beyond that. An
+// Package apis validates as the newest release does with all its gates on, but for the few that
+// this release has off; these rules refuse what a release without the gate, or with the gate
+// off, refuses beyond that, and allow what those few allow. An
 // object that breaks such a rule already may go on to break it in updates, as in
 // Kubernetes: a newer release, or a gate that was on, has let it in.
 package rules
@@ -23,6 +24,9 @@ type rule struct {
 	object func(obj runtime.Object) field.ErrorList
 	// change returns the errors of an update.
 	change func(obj, old runtime.Object) field.ErrorList
+	// refusal reports whether an error of package apis in an update is that of a gate which the
+	// newest release has off by default.
+	refusal func(obj runtime.Object, err *field.Error) bool
 }
 
 // all are the rules. Their gates are those of Kubernetes.
@@ -35,6 +39,7 @@ func all() []rule {
 		{gate: "HPAScaleToZero", object: scaleToZero},
 		{gate: "JobMutableNodeSchedulingDirectives", change: scheduling},
 		{gate: "MixedProtocolLBService", object: mixedProtocols},
+		{gate: "MutablePVNodeAffinity", refusal: affinityOfVolume},
 		{gate: "MutablePodResourcesForSuspendedJobs", change: resources},
 		{gate: "MutableSchedulingDirectivesForSuspendedJobs", change: schedulingOfStarted},
 		{gate: "PodAffinityNamespaceSelector", object: affinityScope},
@@ -58,7 +63,7 @@ func ActsOn(gate string) bool {
 // Apply adds the rules whose gates are off to the validation of a kind. enabled reports
 // whether a gate is on; it is off at releases before the first one that has it.
 func Apply(kind *resource.Kind, enabled func(gate string) bool) {
-	rules := slices.DeleteFunc(all(), func(r rule) bool { return enabled(r.gate) })
+	rules := slices.DeleteFunc(all(), func(r rule) bool { return enabled(r.gate) != (r.refusal != nil) })
 	if len(rules) == 0 {
 		return
 	}
@@ -67,7 +72,7 @@ func Apply(kind *resource.Kind, enabled func(gate string) bool) {
 		return refused(onCreate(obj), rules, obj, nil)
 	}
 	kind.ValidateUpdate = func(obj, old runtime.Object) field.ErrorList {
-		return refused(onUpdate(obj, old), rules, obj, old)
+		return refused(allowed(onUpdate(obj, old), rules, obj), rules, obj, old)
 	}
 	for i := range kind.Views { // such as ephemeral containers
 		validate := kind.Views[i].Validate
@@ -75,6 +80,13 @@ func Apply(kind *resource.Kind, enabled func(gate string) bool) {
 			return refused(validate(obj, old), rules, obj, old)
 		}
 	}
+}
+
+// allowed removes the errors of gates that are on.
+func allowed(errs field.ErrorList, rules []rule, obj runtime.Object) field.ErrorList {
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		return slices.ContainsFunc(rules, func(r rule) bool { return r.refusal != nil && r.refusal(obj, err) })
+	})
 }
 
 // refused adds the errors of rules, in place of those of the same type and field. old is

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -213,7 +214,7 @@ func TestEachRuleIsTestedAndItsGateIsKnown(t *testing.T) {
 		for _, test := range ruleTests {
 			tested = tested || test.gate == r.gate
 		}
-		if !tested && r.gate != "ExpandPersistentVolumes" {
+		if !tested && r.gate != "ExpandPersistentVolumes" && r.refusal == nil {
 			t.Errorf("no test of %s", r.gate)
 		}
 	}
@@ -228,5 +229,30 @@ func TestClaimsDoNotGrowWithoutExpandPersistentVolumes(t *testing.T) {
 	}
 	if got := messages(kindNamed(t, "PersistentVolumeClaim", 20, "ExpandPersistentVolumes", nil), obj, resourcetest.Object(t, k, claimBase, "{}")); len(got) > 0 {
 		t.Errorf("by default: %q", got)
+	}
+}
+
+func TestNodesOfVolumesChangeWithMutablePVNodeAffinity(t *testing.T) {
+	const affinity = `spec: {nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [%s]}]}]}}}`
+	for _, test := range []struct {
+		on   *bool
+		more string // of the change
+		want []string
+	}{
+		{nil, "", []string{"nodeAffinity"}},
+		{ptr.To(false), "", []string{"nodeAffinity"}},
+		{ptr.To(true), "", nil},
+		{ptr.To(true), ", volumeMode: Block", []string{"volumeMode"}},
+	} {
+		k := kindNamed(t, "PersistentVolume", releases.Newest, "MutablePVNodeAffinity", test.on)
+		old := resourcetest.Object(t, k, volumeBase, fmt.Sprintf(affinity, "a"))
+		obj := resourcetest.Object(t, k, volumeBase, strings.TrimSuffix(fmt.Sprintf(affinity, "b"), "}")+test.more+"}")
+		var got []string
+		for _, err := range k.ValidateUpdate(obj, old) {
+			got = append(got, err.Field)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("gate %v: errors of %q, want %q", test.on, got, test.want)
+		}
 	}
 }
