@@ -28,6 +28,7 @@ import (
 
 	"svc.dev/svc/apiserver/admission/escalation"
 	"svc.dev/svc/apiserver/admission/pluginconfig"
+	"svc.dev/svc/apiserver/admission/policyschemas"
 	"svc.dev/svc/apiserver/admission/serviceaccount"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/gates"
@@ -204,7 +205,7 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 	admission.DisablePlugins = append(slices.Clone(admission.DisablePlugins), off...)
 	admission.EnablePlugins = slices.DeleteFunc(slices.Clone(admission.EnablePlugins), func(name string) bool { return slices.Contains(off, name) })
 	webhooks := webhookinit.NewPluginInitializer(webhookAuth, c.clients.services)
-	if err := admission.ApplyTo(&config.Config, c.clients.informers, c.clients.typed, dynamicClient,
+	if err := admission.ApplyTo(&config.Config, c.clients.informers, policyschemas.Lazy(c.clients.typed), dynamicClient,
 		utilfeature.DefaultFeatureGate, release.Internal(), webhooks); err != nil {
 		if file := c.options.Admission.ConfigFile; file != "" {
 			return pluginconfig.Explain(file, err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/component-base/featuregate"
 
@@ -107,8 +108,13 @@ func Names() []string {
 
 // Own returns svc's name of a gate for Kubernetes' name.
 func Own(name string) string {
-	return strings.NewReplacer("Kubelet", "Svclet", "KubeProxy", "SvcProxy").Replace(name)
+	return ownNames().Replace(name)
 }
+
+// ownNames is made once: hundreds of gates are renamed at the start.
+var ownNames = sync.OnceValue(func() *strings.Replacer {
+	return strings.NewReplacer("Kubelet", "Svclet", "KubeProxy", "SvcProxy")
+})
 
 // Unknown returns the message for a gate that is not in names.
 func Unknown(name string, names []string) string {
