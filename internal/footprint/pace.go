@@ -25,7 +25,9 @@ const (
 // its heap is small, until ctx is done. A server with a heap of 30 MB would
 // otherwise collect several times a second under load, which takes a tenth of
 // the processor time. An idle server keeps Go's own pace, so that it holds no
-// garbage.
+// garbage. A start has to keep it, too: what lives after it would otherwise be spread
+// over a heap of 128 MB, of which only pages without objects return to the system. So
+// Pace is called after Settle.
 func Pace(ctx context.Context) {
 	collected := make(chan struct{}, 1)
 	watchCollections(ctx, collected)
