@@ -24,6 +24,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"svc.dev/svc/apiserver/release"
+	_ "svc.dev/svc/cmd/svc/translations" // loads those of kubectl for kubectl only
 	"svc.dev/svc/internal/datadir"
 	"svc.dev/svc/internal/releases"
 )

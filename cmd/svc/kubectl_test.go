@@ -6,8 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"svc.dev/svc/cmd/svc/translations"
 	"svc.dev/svc/internal/datadir"
 )
+
+func TestKubectlsTranslationsAreNotLoadedByItsInitialization(t *testing.T) {
+	if err := translations.Set; err != nil {
+		t.Errorf("a package of kubectl was initialized before: %v", err)
+	}
+}
 
 func TestKubectlTalksToTheLastStartedUpUnlessToldOtherwise(t *testing.T) {
 	place := func(t *testing.T, dir string, running bool) string {
