@@ -44,7 +44,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	}
 	handler = collection.Filter(handler)
 	if config.FeatureGate.Enabled(genericfeatures.APIResponseCompression) {
-		handler = compression.Filter(handler)
+		handler = compression.Filter(handler, c.items)
 	}
 	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds, c.stores.scheme, c.stores.served.Fields()), config.MaxRequestBodyBytes)
 	handler = dryrun.Filter(handler)

@@ -1,5 +1,5 @@
-// Package itemcache owns the encoded items of lists, so that a list that was encoded
-// before is written from bytes.
+// Package itemcache owns the encoded items of lists, and compressed sequences of them, so
+// that a list that was encoded before is written from bytes.
 package itemcache
 
 import (
@@ -53,7 +53,11 @@ type Cache struct {
 
 	mu      sync.RWMutex
 	classes map[Class]*class
+	pieces  map[string]*piece // by the numbers of their items
+	kept    uint64            // number of the last item that was kept
 	size    int
+
+	writing sync.Map // of *byte, the first one of a piece, to written
 }
 
 // class is not removed from the cache: their number is that of the types that are served.
@@ -64,6 +68,7 @@ type class struct {
 type item struct {
 	fields *metav1.ManagedFieldsEntry              // identity of the object that data encodes
 	data   []byte                                  // nil if only seen is set
+	number uint64                                  // of data, unique in the cache
 	seen   weak.Pointer[metav1.ManagedFieldsEntry] // identity of the last object that was encoded and not kept
 	used   atomic.Int64                            // in seconds since the cache began
 }
@@ -73,7 +78,7 @@ func (i *item) size() int { return len(i.data) + overhead }
 
 // New returns an empty cache for limit bytes.
 func New(limit int, clock clock.PassiveClock) *Cache {
-	return &Cache{limit: limit, clock: clock, begun: clock.Now(), classes: map[Class]*class{}}
+	return &Cache{limit: limit, clock: clock, begun: clock.Now(), classes: map[Class]*class{}, pieces: map[string]*piece{}}
 }
 
 // Run drops the items that no list has used for a minute, until ctx ends. A nil cache
@@ -103,6 +108,15 @@ type List struct {
 	cache  *Cache
 	class  *class
 	second int64
+	// The items that were added since the last piece was written.
+	numbers  []byte
+	complete bool // all of them were found, and nothing else is in the piece
+}
+
+// Found is an item that was encoded before.
+type Found struct {
+	Data   []byte // nil if it is not kept
+	number uint64
 }
 
 // List begins a list of a class. A nil cache returns a list that finds and keeps
@@ -130,8 +144,8 @@ func identity(obj metav1.Object) *metav1.ManagedFieldsEntry {
 	return &fields[0]
 }
 
-// Find sets found to the encoded items of objects, or nil for those that are not kept.
-func (l *List) Find(objects []metav1.Object, found [][]byte) {
+// Find sets found to the encoded items of objects.
+func (l *List) Find(objects []metav1.Object, found []Found) {
 	clear(found)
 	if l.cache == nil {
 		return
@@ -146,7 +160,7 @@ func (l *List) Find(objects []metav1.Object, found [][]byte) {
 		if kept.used.Load() < l.second {
 			kept.used.Store(l.second)
 		}
-		found[i] = kept.data
+		found[i] = Found{kept.data, kept.number}
 	}
 }
 
@@ -174,18 +188,20 @@ func (l *List) Keep(obj metav1.Object, data []byte) {
 		known.seen = seen
 	case c.size-len(known.data)+len(data) <= c.limit:
 		c.size += len(data) - len(known.data)
-		known.fields, known.data, known.seen = fields, bytes.Clone(data), weak.Pointer[metav1.ManagedFieldsEntry]{}
+		c.kept++
+		known.fields, known.data, known.number, known.seen = fields, bytes.Clone(data), c.kept, weak.Pointer[metav1.ManagedFieldsEntry]{}
 	}
 	if known.data == nil || known.fields == fields { // other bytes have not been used
 		known.used.Store(l.second)
 	}
 }
 
-// sweep drops the items that no list has used for a while.
+// sweep drops the items and pieces that no list has used for a while.
 func (c *Cache) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	oldest := c.second() - int64(idle/time.Second)
+	c.sweepPieces(oldest)
 	for _, known := range c.classes {
 		for uid, kept := range known.items {
 			if kept.used.Load() < oldest {

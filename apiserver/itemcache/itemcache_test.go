@@ -38,17 +38,17 @@ func object(uid string) metav1.Object {
 func (s *steps) list(of Class, size int, objects ...metav1.Object) string {
 	s.t.Helper()
 	l := s.cache.List(of)
-	found := make([][]byte, len(objects))
+	found := make([]Found, len(objects))
 	l.Find(objects, found)
 	var result strings.Builder
 	for i, obj := range objects {
 		data := strings.Repeat(string(obj.GetUID()), size)
 		switch {
-		case found[i] == nil:
+		case found[i].Data == nil:
 			result.WriteByte('e')
 			l.Keep(obj, []byte(data))
-		case string(found[i]) != data:
-			s.t.Errorf("%s has the bytes %q", obj.GetUID(), found[i])
+		case string(found[i].Data) != data:
+			s.t.Errorf("%s has the bytes %q", obj.GetUID(), found[i].Data)
 		default:
 			result.WriteByte('f')
 		}
@@ -121,15 +121,15 @@ func TestObjectsThatAreDecodedForEachListReplaceNoItems(t *testing.T) {
 func TestAnItemIsKeptOnceByConcurrentLists(t *testing.T) {
 	s, a := newSteps(t, 1<<20), object("a")
 	s.list(pods, 10, a)
-	found := make([][]byte, 1)
+	found := make([]Found, 1)
 	first, second := s.cache.List(pods), s.cache.List(pods)
 	first.Find([]metav1.Object{a}, found)
 	second.Find([]metav1.Object{a}, found)
 	first.Keep(a, []byte("first"))
 	second.Keep(a, []byte("second"))
 	s.cache.List(pods).Find([]metav1.Object{a}, found)
-	if string(found[0]) != "first" || s.cache.size != overhead+len("first") {
-		t.Errorf("holds %d bytes, %q", s.cache.size, found[0])
+	if string(found[0].Data) != "first" || s.cache.size != overhead+len("first") {
+		t.Errorf("holds %d bytes, %q", s.cache.size, found[0].Data)
 	}
 }
 

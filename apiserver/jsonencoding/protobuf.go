@@ -82,14 +82,14 @@ func hasProtobufTags(list reflect.Type) bool {
 type protobufList struct {
 	meta   metav1.ListMeta
 	items  []metav1.Object
-	found  [][]byte // nil for items that have to be encoded
+	found  []itemcache.Found
 	sizes  []int
 	size   int
 	cached *itemcache.List
 }
 
 func newProtobufList(meta metav1.ListMeta, items reflect.Value, cached *itemcache.List) *protobufList {
-	e := &protobufList{meta: meta, cached: cached, found: make([][]byte, items.Len()), sizes: make([]int, items.Len())}
+	e := &protobufList{meta: meta, cached: cached, found: make([]itemcache.Found, items.Len()), sizes: make([]int, items.Len())}
 	for from := 0; from < items.Len(); from += chunkSize {
 		chunk := chunkOf(items, from)
 		cached.Find(chunk, e.found[from:from+len(chunk)])
@@ -97,8 +97,8 @@ func newProtobufList(meta metav1.ListMeta, items reflect.Value, cached *itemcach
 	}
 	e.size = fieldSize(meta.Size())
 	for i, item := range e.items {
-		e.sizes[i] = len(e.found[i])
-		if e.found[i] == nil {
+		e.sizes[i] = len(e.found[i].Data)
+		if e.found[i].Data == nil {
 			e.sizes[i] = item.(runtime.ProtobufMarshaller).Size()
 		}
 		e.size += fieldSize(e.sizes[i])
@@ -118,11 +118,11 @@ func (e *protobufList) write(w io.Writer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	buffer := appendField(make([]byte, 0, min(e.size, 2*flushSize)), metadataKey, metadata)
+	buffer := appendField(make([]byte, 0, min(e.size, pooledSize)), metadataKey, metadata)
 	written := 0
 	var scratch []byte
 	for i, item := range e.items {
-		data := e.found[i]
+		data := e.found[i].Data
 		if data == nil {
 			if cap(scratch) < e.sizes[i] {
 				scratch = make([]byte, 2*e.sizes[i])
@@ -136,8 +136,9 @@ func (e *protobufList) write(w io.Writer) (int, error) {
 			e.cached.Keep(item, data)
 		}
 		buffer = appendField(buffer, itemKey, data)
-		if len(buffer) > flushSize {
-			n, err := w.Write(buffer)
+		e.cached.Add(e.found[i])
+		if e.cached.Ends(item, len(buffer)) {
+			n, err := e.cached.Write(w, buffer)
 			written += n
 			if err != nil {
 				return written, err

@@ -112,9 +112,8 @@ func (s fast) encodeEvent(event *metav1.WatchEvent, w io.Writer) error {
 	return err
 }
 
-// flushSize is the size from which the encoded items of a list are written. It is
-// far above the size from which the server compresses responses.
-const flushSize = 128 << 10
+// pooledSize is the capacity up to which buffers are kept for the next caller.
+const pooledSize = 256 << 10
 
 // encodeList writes a list item by item.
 func (s fast) encodeList(list reflect.Value, items reflect.Value, w io.Writer) error {
@@ -152,7 +151,7 @@ func (s fast) encodeList(list reflect.Value, items reflect.Value, w io.Writer) e
 
 // encodeItems writes items of a list, those that were encoded before from the cache.
 func (s fast) encodeItems(buffer *bytes.Buffer, cached *itemcache.List, items []metav1.Object, first bool, w io.Writer) error {
-	var found [chunkSize][]byte
+	var found [chunkSize]itemcache.Found
 	cached.Find(items, found[:len(items)])
 	for i, obj := range items {
 		if !first || i > 0 {
@@ -162,9 +161,11 @@ func (s fast) encodeItems(buffer *bytes.Buffer, cached *itemcache.List, items []
 		object := obj.(runtime.Object)
 		// Items have no kind; one that has is not what the cache holds.
 		bare := object.GetObjectKind().GroupVersionKind().Empty()
-		if bare && found[i] != nil {
-			buffer.Write(found[i])
+		if bare && found[i].Data != nil {
+			buffer.Write(found[i].Data)
+			cached.Add(found[i])
 		} else {
+			cached.Add(itemcache.Found{})
 			start := buffer.Len()
 			if err := s.appendObject(buffer, object); err != nil {
 				return err
@@ -173,8 +174,8 @@ func (s fast) encodeItems(buffer *bytes.Buffer, cached *itemcache.List, items []
 				cached.Keep(obj, buffer.Bytes()[start:])
 			}
 		}
-		if buffer.Len() > flushSize {
-			if _, err := w.Write(buffer.Bytes()); err != nil {
+		if cached.Ends(obj, buffer.Len()) {
+			if _, err := cached.Write(w, buffer.Bytes()); err != nil {
 				return err
 			}
 			buffer.Reset()
@@ -223,7 +224,7 @@ func asList(obj runtime.Object) (list, items reflect.Value, ok bool) {
 
 // release keeps a buffer for the next caller, unless it has grown large.
 func (s fast) release(buffer *bytes.Buffer) {
-	if buffer.Cap() <= 2*flushSize {
+	if buffer.Cap() <= pooledSize {
 		buffer.Reset()
 		s.buffers.Put(buffer)
 	}

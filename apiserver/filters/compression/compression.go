@@ -4,33 +4,24 @@
 package compression
 
 import (
-	"compress/gzip"
 	"io"
 	"maps"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"svc.dev/svc/apiserver/filters/rewrite"
+	"svc.dev/svc/apiserver/itemcache"
 )
-
-// level is the fastest; the higher ones save little of JSON and cost much.
-const level = gzip.BestSpeed
-
-func newGzipWriter() any {
-	// The error is that of an unknown level.
-	w, _ := gzip.NewWriterLevel(nil, level)
-	return w
-}
 
 // Filter compresses the objects that next responds with to get and list. Next does
 // not see the header Accept-Encoding of such requests. What is proxied is between the
-// client and the pod, service or node.
-func Filter(next http.Handler) http.Handler {
-	compressed := Always(next)
+// client and the pod, service or node. items has the pieces of lists that were
+// compressed before; nil for none.
+func Filter(next http.Handler, items *itemcache.Cache) http.Handler {
+	compressed := filter{next, items}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || !info.IsResourceRequest || info.Subresource == "proxy" || info.Verb != "get" && info.Verb != "list" {
@@ -41,21 +32,25 @@ func Filter(next http.Handler) http.Handler {
 	})
 }
 
-// Always is Filter for a handler of get and list only, which needs no request info.
-func Always(next http.Handler) http.Handler {
-	writers := &sync.Pool{New: newGzipWriter}
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if !AcceptsGzip(req.Header) {
-			next.ServeHTTP(w, req)
-			return
-		}
-		inner := req.WithContext(req.Context())
-		inner.Header = maps.Clone(req.Header)
-		delete(inner.Header, "Accept-Encoding")
-		rewrite.Serve(w, inner, next, func(w io.Writer, status int, header http.Header) rewrite.Body {
-			return compress(w, status, header, writers)
-		})
-	})
+// Always is Filter for a handler of get and list only, which needs no request info. It
+// compresses every response.
+func Always(next http.Handler) http.Handler { return filter{next, nil} }
+
+type filter struct {
+	next  http.Handler
+	items *itemcache.Cache
+}
+
+// ServeHTTP implements http.Handler.
+func (f filter) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !AcceptsGzip(req.Header) {
+		f.next.ServeHTTP(w, req)
+		return
+	}
+	inner := req.WithContext(req.Context())
+	inner.Header = maps.Clone(req.Header)
+	delete(inner.Header, "Accept-Encoding")
+	rewrite.Serve(w, inner, f.next, f.compress)
 }
 
 // AcceptsGzip reports whether the Accept-Encoding of a request allows gzip (RFC 9110,
@@ -80,30 +75,14 @@ func isZero(parameter string) bool {
 }
 
 // compress returns a compressor if a response is an object. Other bodies, such as logs,
-// are not compressed. writers holds *gzip.Writer.
-func compress(w io.Writer, status int, header http.Header, writers *sync.Pool) rewrite.Body {
+// are not compressed.
+func (f filter) compress(w io.Writer, status int, header http.Header) rewrite.Body {
 	if status != http.StatusOK || header.Get("Content-Encoding") != "" || !isObject(header.Get("Content-Type")) {
 		return nil
 	}
 	header.Set("Content-Encoding", "gzip")
 	header.Add("Vary", "Accept-Encoding")
-	compressor := writers.Get().(*gzip.Writer)
-	compressor.Reset(w)
-	return pooled{Writer: compressor, pool: writers}
-}
-
-// pooled is a compressor that returns to its pool when it is closed.
-type pooled struct {
-	*gzip.Writer
-	pool *sync.Pool
-}
-
-// Close implements io.Closer.
-func (p pooled) Close() error {
-	err := p.Writer.Close()
-	p.Reset(nil)
-	p.pool.Put(p.Writer)
-	return err
+	return newMember(w, f.items)
 }
 
 // isObject reports whether a content type is one of objects.

@@ -18,7 +18,7 @@ func respond(verb, encoding, contentType string, status int) *http.Response {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
-	}))
+	}), nil)
 	req := httptest.NewRequest(http.MethodGet, "/", nil)
 	req.Header.Set("Accept-Encoding", encoding)
 	req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{IsResourceRequest: true, Verb: verb}))
@@ -76,7 +76,7 @@ func TestProxiedRequestsAndResponsesStay(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, body)
-	}))
+	}), nil)
 	for _, resource := range []string{"pods", "services", "nodes"} {
 		req := httptest.NewRequest(http.MethodGet, "/", nil)
 		req.Header.Set("Accept-Encoding", "gzip")
@@ -97,7 +97,7 @@ func TestARemoteServersCompressionStays(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = io.WriteString(w, "compressed already")
-	}))
+	}), nil)
 	req := httptest.NewRequest(http.MethodGet, "/", nil)
 	req.Header.Set("Accept-Encoding", "gzip")
 	req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{IsResourceRequest: true, Verb: "get"}))
