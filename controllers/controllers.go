@@ -117,6 +117,7 @@ var Gates = sync.OnceValue(func() []string {
 		if c.Gate != "" {
 			gates = append(gates, c.Gate)
 		}
+		gates = append(gates, c.FurtherGates...)
 	}
 	return gates
 })

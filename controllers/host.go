@@ -40,6 +40,7 @@ type host struct {
 	http       *http.Client
 	scheme     *runtime.Scheme
 	rootCA     []byte
+	gate       func(name string) (on, set bool)
 	manager    manager.Manager
 	discovery  *resources.Discovery
 	broadcast  func() record.EventBroadcaster
@@ -48,7 +49,7 @@ type host struct {
 }
 
 func newHost(ctx context.Context, m *Manager, term *election.Term) (*host, error) {
-	h := &host{api: rest.CopyConfig(m.api), clock: m.clock, scheme: m.scheme, rootCA: m.rootCA}
+	h := &host{api: rest.CopyConfig(m.api), clock: m.clock, scheme: m.scheme, rootCA: m.rootCA, gate: m.gate}
 	h.api.Wrap(term.Guard)
 	h.api.Dial = renewOnConnect(term, h.api.Dial)
 	var err error
@@ -294,6 +295,7 @@ func (h *host) setUp(ctx context.Context, c controller.Controller) error {
 		Discovery: h.discovery,
 		Clock:     h.clock,
 		Served:    h.served,
+		Gate:      h.gate,
 		RootCA:    h.rootCA,
 		Broadcast: h.broadcast,
 		Indexes:   h.indexes,

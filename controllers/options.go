@@ -25,6 +25,9 @@ type Options struct {
 	// Included reports whether "*" enables a controller. The default is the function of
 	// that name.
 	Included func(controller.Controller) bool
+	// Gate returns the value of a feature gate, and whether the user has set it. By
+	// default no gate is set.
+	Gate     func(name string) (on, set bool)
 	Election Election
 	// RootCAFile has the certificates by which pods verify the API server. The
 	// default is those by which the manager does.
@@ -59,6 +62,7 @@ func NewOptions() *Options {
 	return &Options{
 		Controllers: []string{"*"},
 		Included:    Included,
+		Gate:        func(string) (on, set bool) { return false, false },
 		Election: Election{
 			Enabled:       true,
 			LeaseDuration: 15 * time.Second,

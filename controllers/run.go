@@ -53,6 +53,7 @@ type Manager struct {
 	picked  []controller.Controller
 	scheme  *runtime.Scheme
 	rootCA  []byte
+	gate    func(name string) (on, set bool)
 	// election has the key of the lease, also if leader election is disabled.
 	election Election
 	elector  *election.Elector // nil if leader election is disabled
@@ -68,7 +69,7 @@ func New(c Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{api: rest.CopyConfig(c.API), holder: c.Holder, working: c.Working, picked: picked, election: c.Options.Election, scheme: c.Scheme, clock: c.Clock}
+	m := &Manager{api: rest.CopyConfig(c.API), holder: c.Holder, working: c.Working, picked: picked, gate: c.Options.Gate, election: c.Options.Election, scheme: c.Scheme, clock: c.Clock}
 	if m.rootCA, err = c.Options.rootCA(c.API); err != nil {
 		return nil, err
 	}

@@ -161,9 +161,16 @@ func explicit(gates featuregate.FeatureGate) []string {
 	return names
 }
 
+// Value returns the value of a gate, and whether it has been set.
+func Value(gates featuregate.FeatureGate, name string) (on, set bool) {
+	set = slices.Contains(explicit(gates), name)
+	return set && gates.Enabled(featuregate.Feature(name)), set
+}
+
 // SwitchedOff reports whether a gate has been set to false.
 func SwitchedOff(gates featuregate.FeatureGate, name string) bool {
-	return slices.Contains(explicit(gates), name) && !gates.Enabled(featuregate.Feature(name))
+	on, set := Value(gates, name)
+	return set && !on
 }
 
 // WithoutEffect returns the gates of the release that have been set and on which the

@@ -45,7 +45,7 @@ place. Its flags are those of kube-controller-manager.`,
 			}
 			defer logs.FlushLogs()
 			warnGates(cmd, actsOnControllers)
-			opts.Included = included
+			opts.Included, opts.Gate = included, gate
 			return runManager(cmd.Context(), opts, port, file, api)
 		},
 	}

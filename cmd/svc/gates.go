@@ -13,6 +13,7 @@ import (
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/devicetaints"
 	"svc.dev/svc/controllers/legacytokencleaner"
 )
 
@@ -38,6 +39,20 @@ func includedAt(r release.Release) func(controller.Controller) bool {
 			return !gates.SwitchedOff(utilfeature.DefaultFeatureGate, c.Gate)
 		}
 		return included(c)
+	}
+}
+
+// gate returns the value of a gate, and whether the user has set it.
+func gate(name string) (on, set bool) { return gates.Value(utilfeature.DefaultFeatureGate, name) }
+
+// gateAt is gate at an API server of a release: before 1.35, DeviceTaintRules belong to the
+// gate DRADeviceTaints.
+func gateAt(r release.Release) func(name string) (on, set bool) {
+	return func(name string) (on, set bool) {
+		if name == devicetaints.RulesGate && r.Before(release.Release{Major: 1, Minor: 35}) {
+			name = devicetaints.Gate
+		}
+		return gate(name)
 	}
 }
 

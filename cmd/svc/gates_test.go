@@ -14,6 +14,7 @@ import (
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/controller"
+	"svc.dev/svc/controllers/devicetaints"
 )
 
 // TestMain registers the feature gates, as main does.
@@ -58,6 +59,29 @@ func TestGatesDecideAboutControllersThatAreNotNamed(t *testing.T) {
 			}
 			if got := slices.ContainsFunc(picked, func(c controller.Controller) bool { return c.Name == tc.controller }); got != tc.want {
 				t.Errorf("%s runs: %t", tc.controller, got)
+			}
+		})
+	}
+}
+
+func TestTheGateOfDeviceTaintRulesIsThatOfTheirRelease(t *testing.T) {
+	for _, tc := range []struct {
+		minor   int
+		gate    string
+		set, on bool
+	}{
+		{34, devicetaints.Gate, true, true},
+		{34, "", false, false},
+		{35, devicetaints.Gate, false, false},
+		{35, devicetaints.RulesGate, true, true},
+		{36, devicetaints.RulesGate, true, true},
+	} {
+		t.Run(fmt.Sprintf("1.%d %s", tc.minor, tc.gate), func(t *testing.T) {
+			if tc.gate != "" {
+				featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, featuregate.Feature(tc.gate), true)
+			}
+			if on, set := gateAt(release.Release{Major: 1, Minor: tc.minor})(devicetaints.RulesGate); on != tc.on || set != tc.set {
+				t.Errorf("on %t, set %t", on, set)
 			}
 		})
 	}

@@ -56,7 +56,7 @@ warnings and errors are logged, unless -v or --logging-format is given.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var muted atomic.Bool
-			up.controllers.Included = includedAt(up.server.Release)
+			up.controllers.Included, up.controllers.Gate = includedAt(up.server.Release), gateAt(up.server.Release)
 			c, err := up.cluster(cmd, func() { muted.Store(true) })
 			if err != nil {
 				return err

@@ -36,6 +36,9 @@ type Env struct {
 	// Served reports whether the API server serves the kind of an object.
 	Served func(obj client.Object) (bool, error)
 
+	// Gate returns the value of a feature gate, and whether the user has set it.
+	Gate func(name string) (on, set bool)
+
 	// RootCA are the certificates, in PEM, by which pods verify the API server. They
 	// are empty if the system's certificates do that.
 	RootCA []byte

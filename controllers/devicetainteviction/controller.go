@@ -29,9 +29,12 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:    "devicetainteviction",
 		Aliases: []string{kubeName},
-		Gate:    "DRADeviceTaints",
+		Gate:    devicetaints.Gate,
 		Newer:   true,
-		Reads:   []client.Object{&corev1.Pod{}, &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, rules[0]},
+
+		FurtherGates: []string{devicetaints.RulesGate},
+
+		Reads: []client.Object{&corev1.Pod{}, &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, rules[0]},
 		// Taints of slices evict pods of earlier releases, too.
 		Optional: rules[:1],
 		Older:    rules[1:],
@@ -56,7 +59,7 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	if err := env.Indexes.Need(ctx, claimsByPool(), slicesByPool()); err != nil {
 		return err
 	}
-	version, served, err := versions.Served(devicetaints.Rules, env.Served)
+	version, served, err := devicetaints.ServedRules(env.Served, env.Gate)
 	if err != nil {
 		return err
 	}

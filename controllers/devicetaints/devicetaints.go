@@ -6,6 +6,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/controllers/versions"
 )
@@ -16,6 +17,28 @@ var Rules = []versions.Version[resourcev1.DeviceTaintRule]{
 	versions.Of[resourcev1.DeviceTaintRule](),
 	versions.Alike[resourcev1.DeviceTaintRule, resourcev1beta2.DeviceTaintRule](),
 	versions.Alike[resourcev1.DeviceTaintRule, resourcev1alpha3.DeviceTaintRule](),
+}
+
+// The feature gates of the taints of devices, and of DeviceTaintRules. Release 1.34 does not
+// have the second one: there, rules belong to the first one.
+const (
+	Gate      = "DRADeviceTaints"
+	RulesGate = "DRADeviceTaintRules"
+)
+
+// ServedRules returns the version in which the API server serves DeviceTaintRules. ok is
+// false if it serves none, and if they have no effect: kube-apiserver serves them without
+// their gate, too, which is on by default since 1.37, the first release with the newest
+// version (KEP-5055).
+func ServedRules(served func(client.Object) (bool, error), gate func(name string) (on, set bool)) (version versions.Version[resourcev1.DeviceTaintRule], ok bool, err error) {
+	version, ok, err = versions.Served(Rules, served)
+	if !ok || err != nil {
+		return version, ok, err
+	}
+	if on, set := gate(RulesGate); set {
+		return version, on, nil
+	}
+	return version, version.Object == Rules[0].Object, nil
 }
 
 // Selects reports whether a rule selects a device. A rule without a selector selects none,

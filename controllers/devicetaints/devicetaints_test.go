@@ -1,9 +1,11 @@
 package devicetaints
 
 import (
+	"slices"
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestRuleSelectsDevices(t *testing.T) {
@@ -38,5 +40,37 @@ func TestSliceOfTheCacheStaysAsItIs(t *testing.T) {
 	}
 	if Apply(slice, nil) != slice {
 		t.Error("a slice was copied without need")
+	}
+}
+
+func TestRulesHaveEffectWithTheirGate(t *testing.T) {
+	type set = map[string]bool // the gates that the user has set
+	newest, beta, alpha := Rules[0].Object, Rules[1].Object, Rules[2].Object
+	for _, test := range []struct {
+		name   string
+		served []client.Object
+		gates  set
+		want   client.Object // nil if rules have no effect
+	}{
+		{"none is served", nil, set{RulesGate: true}, nil},
+		{"since 1.37 they have", []client.Object{newest, beta}, nil, newest},
+		{"unless they are switched off", []client.Object{newest, beta}, set{RulesGate: false}, nil},
+		{"at 1.36 they have not, though they are served", []client.Object{beta, alpha}, nil, nil},
+		{"without their gate", []client.Object{beta, alpha}, set{Gate: true}, nil},
+		{"with it they have", []client.Object{beta, alpha}, set{RulesGate: true}, beta},
+		{"at 1.35, too", []client.Object{alpha}, set{RulesGate: true}, alpha},
+		{"where they are switched off by default", []client.Object{alpha}, nil, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			version, ok, err := ServedRules(
+				func(obj client.Object) (bool, error) { return slices.Contains(test.served, obj), nil },
+				func(name string) (on, set bool) { on, set = test.gates[name]; return on, set })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ok != (test.want != nil) || ok && version.Object != test.want {
+				t.Errorf("version %T, effect %v, want %T", version.Object, ok, test.want)
+			}
+		})
 	}
 }

@@ -38,6 +38,8 @@ func New() controller.Controller {
 		Name:    "scheduler",
 		Aliases: []string{"kube-scheduler"},
 		Reads:   reads(),
+
+		FurtherGates: []string{devicetaints.RulesGate},
 		// Releases before 1.24 do not have it; drivers' capacity is not considered then.
 		// Releases since 1.34 have the kinds of resource claims.
 		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}},
@@ -104,7 +106,7 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 
 		conditions: newConditionReconciler(env.Client, env.Clock.Now),
 	}
-	watched, err := servedKinds(env.Served)
+	watched, err := servedKinds(env.Served, env.Gate)
 	if err != nil {
 		return err
 	}

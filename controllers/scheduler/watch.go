@@ -46,7 +46,6 @@ func kinds() []kind {
 			func(s *decision.Snapshot, o *resourcev1.DeviceClass) { s.RemoveDeviceClass(o.Name) }),
 		snapshotKind(decision.DevicesChanged, (*decision.Snapshot).SetResourceSlice,
 			func(s *decision.Snapshot, o *resourcev1.ResourceSlice) { s.RemoveResourceSlice(o.Name) }),
-		taintRules(devicetaints.Rules[0]),
 	}
 }
 
@@ -68,12 +67,12 @@ func reads() []client.Object {
 	for _, k := range kinds() {
 		objects = append(objects, k.object)
 	}
-	return objects
+	return append(objects, devicetaints.Rules[0].Object)
 }
 
 // servedKinds returns the kinds that the API server serves, in the versions in which it
-// does.
-func servedKinds(served func(client.Object) (bool, error)) ([]kind, error) {
+// does, without those whose gate is off.
+func servedKinds(served func(client.Object) (bool, error), gate func(name string) (on, set bool)) ([]kind, error) {
 	var all []kind
 	for _, k := range kinds() {
 		ok, err := served(k.object)
@@ -84,13 +83,9 @@ func servedKinds(served func(client.Object) (bool, error)) ([]kind, error) {
 			all = append(all, k)
 		}
 	}
-	older, ok, err := versions.Served(devicetaints.Rules[1:], served)
-	if err != nil {
-		return nil, err
-	}
-	newest, err := served(devicetaints.Rules[0].Object)
-	if ok && !newest {
-		all = append(all, taintRules(older))
+	rules, ok, err := devicetaints.ServedRules(served, gate)
+	if ok {
+		all = append(all, taintRules(rules))
 	}
 	return all, err
 }
