@@ -9,9 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -26,7 +30,7 @@ var (
 	own  = flag.Bool("own", false, "let a second manager of svc take over, in place of Kubernetes' programs")
 )
 
-// taken is a controller that is taken over, by its names.
+// taken is a controller that is taken over, by its names, or several.
 type taken struct{ svc, kube string }
 
 var controllers = []taken{
@@ -59,8 +63,29 @@ var controllers = []taken{
 	{"ttl", "ttl-controller"},
 	{"resourceclaim", "resourceclaim-controller"},
 	{"servicecidr", "service-cidr-controller"},
+	{"attachdetach", "persistentvolume-attach-detach-controller"},
+	{"persistentvolume-expander", "persistentvolume-expander-controller"},
+	{"vacprotection", "volumeattributesclass-protection-controller"},
+	{"podgc", "pod-garbage-collector-controller"},
+	{"nodeipam", "node-ipam-controller"},
+	{"devicetainteviction", "device-taint-eviction-controller"},
+	{"csrapproving", "certificatesigningrequest-approving-controller"},
+	{"csrsigning", "certificatesigningrequest-signing-controller"},
+	{"bootstrapsigner", "bootstrap-signer-controller"},
+	{"tokencleaner", "token-cleaner-controller"},
+	{"kube-apiserver-serving-clustertrustbundle-publisher", "kube-apiserver-serving-clustertrustbundle-publisher-controller"},
+	{"validatingadmissionpolicy-status", "validatingadmissionpolicy-status-controller"},
+	// That of kube-controller-manager migrates what its garbage collector has read.
+	{"storageversionmigrator,garbagecollector", "storage-version-migrator-controller,garbage-collector-controller"},
 	{"scheduler", "kube-scheduler"},
 }
+
+// gates are the features of controllers that release 1.36 has off by default, and kinds their
+// kinds.
+const (
+	gates = "--feature-gates=ClusterTrustBundle=true,StorageVersionMigrator=true"
+	kinds = "--runtime-config=certificates.k8s.io/v1beta1=true,storagemigration.k8s.io/v1beta1=true"
+)
 
 // machines is the number of simulated nodes.
 const machines = 4
@@ -76,7 +101,7 @@ func TestControllersAreTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := launch.Up(t.Context(), t.TempDir(), "--release=1.36", "--controllers=", launch.NoServiceAccounts)
+	server, err := launch.Up(t.Context(), t.TempDir(), "--release=1.36", "--controllers=", launch.NoServiceAccounts, gates, kinds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,16 +117,22 @@ func TestControllersAreTakenOver(t *testing.T) {
 	}
 	t.Cleanup(nodes.Stop)
 	for i := range machines {
-		if err := nodes.Add(t.Context(), fmt.Sprintf("node-%d", i), nil); err != nil {
+		if err := nodes.Add(t.Context(), fmt.Sprintf("node-%d", i), managed); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := nodes.Add(t.Context(), taintedNode, taint); err != nil {
+	for name, change := range map[string]func(*corev1.Node){taintedNode: taint, crowded: crowd} {
+		if err := nodes.Add(t.Context(), name, change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node, err := asNode(server.Config)
+	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{server: server, work: &work{client: client, seen: newRecord()}}
+	r := &run{server: server, work: &work{client: client, node: node, seen: newRecord()}}
 	t.Cleanup(r.kill)
-	if err := r.startSVC("*"); err != nil {
+	if err := r.startSVC(all); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.work.begin(t.Context()); err != nil {
@@ -113,7 +144,7 @@ func TestControllersAreTakenOver(t *testing.T) {
 			continue
 		}
 		r.change(t, c.kube+" takes over", func() error {
-			if err := r.startSVC("*,-" + c.svc); err != nil {
+			if err := r.startSVC(without(c.svc)); err != nil {
 				return err
 			}
 			if *own {
@@ -121,7 +152,7 @@ func TestControllersAreTakenOver(t *testing.T) {
 			}
 			return r.startKube(c.kube)
 		})
-		r.change(t, c.svc+" takes over again", func() error { return r.startSVC("*") })
+		r.change(t, c.svc+" takes over again", func() error { return r.startSVC(all) })
 	}
 	for _, violation := range r.work.seen.all() {
 		t.Error(violation)
@@ -136,13 +167,31 @@ type run struct {
 	work    *work
 }
 
-// common are the flags of both managers: the keys of the cluster, and a period of the
-// autoscaler for which a round does not wait.
+// all are all controllers, with those on demand.
+const all = "*,bootstrapsigner,tokencleaner"
+
+// without returns all controllers but those of a list.
+func without(list string) string {
+	rest := strings.Split(all, ",")
+	for _, name := range strings.Split(list, ",") {
+		if i := slices.Index(rest, name); i >= 0 {
+			rest = slices.Delete(rest, i, i+1)
+		} else {
+			rest = append(rest, "-"+name)
+		}
+	}
+	return strings.Join(rest, ",")
+}
+
+// common are the flags of both managers: the keys of the cluster, a period of the autoscaler
+// for which a round does not wait, the ranges of nodes, and the number of pods that are kept.
 func (r *run) common() []string {
 	pki := datadir.Dir(r.server.DataDir).PKI()
 	return []string{
 		"--leader-elect=false", "--root-ca-file=" + filepath.Join(pki, "ca.crt"), "--service-account-private-key-file=" + filepath.Join(pki, "sa.key"),
-		"--horizontal-pod-autoscaler-sync-period=1s",
+		"--cluster-signing-cert-file=" + filepath.Join(pki, "ca.crt"), "--cluster-signing-key-file=" + filepath.Join(pki, "ca.key"),
+		"--horizontal-pod-autoscaler-sync-period=1s", "--allocate-node-cidrs=true", "--cluster-cidr=10.220.0.0/20",
+		"--terminated-pod-gc-threshold=" + strconv.Itoa(keptPods),
 	}
 }
 
@@ -157,7 +206,7 @@ func (r *run) startSVC(controllers string) error {
 
 // startKube starts one controller of Kubernetes.
 func (r *run) startKube(controller string) error {
-	program, flags := "kube-controller-manager", append(r.common(), "--controllers="+controller)
+	program, flags := "kube-controller-manager", append(r.common(), gates, "--controllers="+controller)
 	if controller == "kube-scheduler" {
 		program, flags = controller, []string{"--leader-elect=false"}
 	}

@@ -44,8 +44,19 @@ const (
 // that are deleted, and objects that count in a quota.
 type work struct {
 	client kubernetes.Interface
+	node   kubernetes.Interface // the requester of certificates
 	seen   *record
 	round  int
+}
+
+// inAll calls functions until one fails.
+func inAll(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // template is the template of a workload's pods in a round.
@@ -135,7 +146,7 @@ func (w *work) begin(ctx context.Context) error {
 	}}, create); err != nil {
 		return err
 	}
-	if err := w.beginFurther(ctx); err != nil {
+	if err := inAll(ctx, w.beginFurther, w.beginVolumes, w.beginNodes, w.beginTokens, w.beginCertificates); err != nil {
 		return err
 	}
 	_, err := w.client.BatchV1().CronJobs(place).Create(ctx, &batchv1.CronJob{ObjectMeta: meta("tick"), Spec: batchv1.CronJobSpec{
@@ -198,10 +209,7 @@ func (w *work) change(ctx context.Context) error {
 	if err := w.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	if err := w.changeMore(ctx); err != nil {
-		return err
-	}
-	return w.changeFurther(ctx)
+	return inAll(ctx, w.changeMore, w.changeFurther, w.changeMoves, w.changeNodes, w.changeRanks, w.changeTokens, w.changeCertificates)
 }
 
 // changeMore changes what the smaller controllers work on.
@@ -272,10 +280,8 @@ func (w *work) changedMore(ctx context.Context) error {
 
 // complete returns what is missing in the round, or what was done twice.
 func (w *work) complete(ctx context.Context) error {
-	for _, check := range []func(context.Context) error{w.rolled, w.ran, w.serves, w.deleted, w.counted, w.changedMore, w.changedFurther} {
-		if err := check(ctx); err != nil {
-			return err
-		}
+	if err := inAll(ctx, w.rolled, w.ran, w.serves, w.deleted, w.counted, w.changedMore, w.changedFurther, w.moved, w.ranged, w.collected, w.checked, w.preempted, w.tokens, w.certificates); err != nil {
+		return err
 	}
 	w.seen.mu.Lock()
 	defer w.seen.mu.Unlock()
