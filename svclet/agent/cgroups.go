@@ -90,7 +90,7 @@ func cgroupOptions(base common, available resources) (cgroup.Options, error) {
 		Capacity:     capacity(available.machine),
 		KubeReserved: available.reserved.Agent, SystemReserved: available.reserved.System,
 		KubeReservedCgroup: c.KubeReservedCgroup, SystemReservedCgroup: c.SystemReservedCgroup,
-		Enforce: c.EnforceNodeAllocatable, QOSReserved: reserved, Clock: base.Clock,
+		Enforce: c.EnforceNodeAllocatable, QOSReserved: reserved, Measured: base.metrics.CgroupOperation, Clock: base.Clock,
 	}, err
 }
 

@@ -107,6 +107,7 @@ func runtimeOptions(c *config.Configuration, m *metrics.Metrics, tracer tracing.
 		RequestTimeout:  c.RuntimeRequestTimeout.Duration,
 		CheckPeriod:     max(c.SyncFrequency.Duration, minSyncFrequency),
 		Record:          m.RuntimeOperation,
+		Relisted:        m.Relisted,
 		Tracer:          tracer,
 		Clock:           clock,
 	}

@@ -41,7 +41,7 @@ func newServer(ctx context.Context, base common, conn connections, images *image
 		SystemContainers: systemCgroups(base.Config),
 		Started:          base.Clock.Now(), Clock: base.Clock,
 	}, conn.runtime.CRI(), conn.runtime, read)
-	base.metrics.Register(measured.VolumeMetrics())
+	base.metrics.Register(measured.VolumeMetrics(), volumeCounts{p.volumes})
 	if base.VolumeHealth {
 		base.metrics.Register(volumeHealth{p})
 	}

@@ -33,7 +33,7 @@ func newVolumes(ctx context.Context, base common, objects objects, drivers *csi.
 		RootDir: base.RootDir, Objects: objects, UsagePeriod: base.Configuration.VolumeStatsAggPeriod.Duration, Clock: base.Clock,
 		Allocatable: func() corev1.ResourceList { return n.Object().Status.Allocatable },
 		LocalDir:    localDir(base), LocalCreated: created,
-		Abnormal: abnormal, MigratePortworx: base.MigratePortworx,
+		Abnormal: abnormal, Measured: base.metrics.VolumeOperation, MigratePortworx: base.MigratePortworx,
 		PluginDir: base.Configuration.VolumePluginDir, NodeName: base.name,
 	})
 	if err != nil {

@@ -82,7 +82,7 @@ func (m *Manager) makeClasses() error {
 		name   corev1.PodQOSClass
 		shares *uint64
 	}{{corev1.PodQOSBurstable, nil}, {corev1.PodQOSBestEffort, &least}} {
-		if err := m.tree.apply(m.class(class.name), classLimits(class.shares, 0, m.tree.hugepageSizes())); err != nil {
+		if err := m.apply(m.class(class.name), classLimits(class.shares, 0, m.tree.hugepageSizes())); err != nil {
 			return fmt.Errorf("make the cgroup of the class %s: %w", class.name, err)
 		}
 	}
@@ -97,7 +97,7 @@ func (m *Manager) freeClasses() error {
 	}
 	all := int64(-1)
 	for _, class := range []corev1.PodQOSClass{corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
-		if err := m.tree.set(m.class(class), Limits{Memory: &all}); err != nil {
+		if err := m.set(m.class(class), Limits{Memory: &all}); err != nil {
 			return fmt.Errorf("class %s: %w", class, err)
 		}
 	}
@@ -140,7 +140,7 @@ func (m *Manager) UpdateClasses(active []*corev1.Pod) error {
 func (m *Manager) bound(class corev1.PodQOSClass, shares *uint64, memory int64) (reached bool, err error) {
 	n := m.class(class)
 	limits := classLimits(shares, memory, m.tree.hugepageSizes())
-	if err = m.tree.set(n, limits); err == nil {
+	if err = m.set(n, limits); err == nil {
 		return true, nil
 	}
 	err = fmt.Errorf("update the cgroup of the class %s: %w", class, err)
@@ -152,7 +152,7 @@ func (m *Manager) bound(class corev1.PodQOSClass, shares *uint64, memory int64) 
 		return false, err
 	}
 	limits.Memory = &used
-	if err := m.tree.set(n, limits); err != nil {
+	if err := m.set(n, limits); err != nil {
 		return false, fmt.Errorf("update the cgroup of the class %s, which uses %d bytes of memory and is to use %d: %w", class, used, memory, err)
 	}
 	return false, nil

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,6 +58,9 @@ type Options struct {
 	// Hierarchies are the mount points of the controllers of cgroup v1, by their
 	// names. Nil means that the machine's cgroups are used.
 	Hierarchies map[string]string
+	// Measured is called after each operation on a cgroup: "create", "update" or "destroy", the
+	// label operation_type of kubelet_cgroup_manager_duration_seconds. It may be nil.
+	Measured func(operation string, took time.Duration)
 	// Clock is the real one if it is nil.
 	Clock clock.Clock
 }
@@ -103,9 +107,7 @@ func New(o Options) (*Manager, error) {
 	if o.Driver != Cgroupfs && o.Driver != Systemd {
 		return nil, fmt.Errorf("cgroup driver %q is neither %s nor %s", o.Driver, Cgroupfs, Systemd)
 	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o = o.withDefaults()
 	tree, err := newTree(o)
 	if err != nil {
 		return nil, err
@@ -113,8 +115,18 @@ func New(o Options) (*Manager, error) {
 	return newManager(o, tree), nil
 }
 
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Measured == nil {
+		o.Measured = func(string, time.Duration) {}
+	}
+	return o
+}
+
 func newManager(o Options, tree tree) *Manager {
-	return &Manager{options: o, tree: tree, kubepods: podsName(o.Root, o.PerQOS)}
+	return &Manager{options: o.withDefaults(), tree: tree, kubepods: podsName(o.Root, o.PerQOS)}
 }
 
 // findRoot checks that Root exists.
@@ -131,7 +143,7 @@ func (m *Manager) findRoot() error {
 	if limits.CPUs, err = m.tree.cpus(); err != nil {
 		return err
 	}
-	if err := m.tree.apply(root, limits); err != nil {
+	if err := m.apply(root, limits); err != nil {
 		return fmt.Errorf("make the cgroup %s: %w", m.options.Root, err)
 	}
 	return nil
@@ -153,7 +165,7 @@ func (m *Manager) Start() error {
 	// If pods use more than is allocatable now, the old limit stays; Enforce reports
 	// that.
 	limits.Memory = nil
-	if err := m.tree.apply(m.kubepods, limits); err != nil {
+	if err := m.apply(m.kubepods, limits); err != nil {
 		return fmt.Errorf("make the cgroup of all pods: %w", err)
 	}
 	return m.makeClasses()
@@ -175,7 +187,7 @@ func (m *Manager) Enforce(event func(kind, reason, message string)) error {
 	if m.options.PerQOS {
 		limits, err := m.nodeLimits()
 		if err == nil {
-			err = m.tree.set(m.kubepods, limits)
+			err = m.set(m.kubepods, limits)
 		}
 		if err == nil {
 			err = m.freeClasses()
@@ -207,7 +219,7 @@ func (m *Manager) Enforce(event func(kind, reason, message string)) error {
 			if limits.Memory != nil && m.options.Protection != "" && m.options.Protection != ProtectNone {
 				limits.Protected = map[string]int64{MemoryMin: *limits.Memory}
 			}
-			err = m.tree.set(n, limits)
+			err = m.set(n, limits)
 		}
 		if err != nil {
 			failures = append(failures, fail(fmt.Sprintf("Failed to enforce %s Cgroup Limits on %q: %v", reserved.title, reserved.cgroup, err)))
@@ -250,7 +262,7 @@ func (m *Manager) Parent(pod *corev1.Pod) (string, error) {
 
 // Create creates a pod's cgroup, or updates the limits of an existing one.
 func (m *Manager) Create(pod *corev1.Pod) error {
-	return m.write(pod, "create container", m.tree.apply)
+	return m.write(pod, "create container", m.apply)
 }
 
 // Resize sets the limits of a pod's cgroup to those of its spec. If before, the pod
@@ -260,7 +272,7 @@ func (m *Manager) Resize(pod, before *corev1.Pod) error {
 		if before != nil {
 			limits = Larger(limits, PodLimits(before, m.options.CPU, m.options.PodMaxPIDs))
 		}
-		return m.tree.set(n, limits)
+		return m.set(n, limits)
 	})
 }
 
@@ -291,17 +303,37 @@ func (m *Manager) Remove(ctx context.Context, uid types.UID) error {
 		return err
 	}
 	var failures []error
+	var removing time.Duration
 	for _, class := range classes() {
 		n := m.class(class).child(element)
 		if err := m.tree.kill(ctx, n); err != nil {
 			failures = append(failures, fmt.Errorf("failed to kill all the processes attached to the %v cgroups : %w", []string(n), err))
 			continue
 		}
+		began := m.options.Clock.Now()
 		if err := m.tree.remove(n); err != nil {
 			failures = append(failures, fmt.Errorf("failed to delete cgroup paths for %v : %w", []string(n), err))
 		}
+		removing += m.options.Clock.Since(began)
 	}
+	m.options.Measured("destroy", removing)
 	return errors.Join(failures...)
+}
+
+// apply creates a cgroup if it does not exist, sets its limits, and measures that.
+func (m *Manager) apply(n name, limits Limits) error {
+	began := m.options.Clock.Now()
+	err := m.tree.apply(n, limits)
+	m.options.Measured("create", m.options.Clock.Since(began))
+	return err
+}
+
+// set sets the limits of an existing cgroup, and measures that.
+func (m *Manager) set(n name, limits Limits) error {
+	began := m.options.Clock.Now()
+	err := m.tree.set(n, limits)
+	m.options.Measured("update", m.options.Clock.Since(began))
+	return err
 }
 
 // Pods returns the UIDs of the pods that have a cgroup, sorted.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -123,7 +124,11 @@ func TestWithoutCgroupsPerQOSTheRuntimeChoosesTheParent(t *testing.T) {
 
 func TestAPodsCgroupIsCreatedUpdatedAndRemoved(t *testing.T) {
 	tree := &recorded{driver: Cgroupfs}
-	m := newManager(Options{PerQOS: true, Driver: Cgroupfs, PodMaxPIDs: 50}, tree)
+	var measured []string
+	m := newManager(Options{
+		PerQOS: true, Driver: Cgroupfs, PodMaxPIDs: 50,
+		Measured: func(operation string, _ time.Duration) { measured = append(measured, operation) },
+	}, tree)
 	if err := m.Create(testPod("u", burstable("cpu", "1"))); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +146,9 @@ func TestAPodsCgroupIsCreatedUpdatedAndRemoved(t *testing.T) {
 		"kill /kubepods/podu", "remove /kubepods/podu",
 		"kill /kubepods/burstable/podu", "remove /kubepods/burstable/podu",
 		"kill /kubepods/besteffort/podu", "remove /kubepods/besteffort/podu")
+	if diff := cmp.Diff([]string{"create", "update", "destroy"}, measured); diff != "" {
+		t.Errorf("measured (-want +got):\n%s", diff)
+	}
 }
 
 func TestAUIDMustNotBeAPath(t *testing.T) {

@@ -61,7 +61,7 @@ func (m *Manager) protect(wanted bounds) error {
 		class   corev1.PodQOSClass
 		request int64
 	}{{corev1.PodQOSGuaranteed, wanted.requested + wanted.burstableRequested}, {corev1.PodQOSBurstable, wanted.burstableRequested}} {
-		if err := m.tree.set(m.class(of.class), Limits{Protected: m.options.Protection.Of(of.class, of.request)}); err != nil {
+		if err := m.set(m.class(of.class), Limits{Protected: m.options.Protection.Of(of.class, of.request)}); err != nil {
 			return fmt.Errorf("protect the memory of the class %s: %w", of.class, err)
 		}
 	}

@@ -46,6 +46,7 @@ func (f *fakes) UIDs() ([]types.UID, error)                       { return nil, 
 func (f *fakes) Pods() ([]types.UID, error)                       { return []types.UID{"left"}, nil }
 func (f *fakes) Sweep(func(types.UID) bool) error                 { return nil }
 func (f *fakes) PodRunning(_, _, _ time.Duration)                 {}
+func (f *fakes) PodSynced(string, time.Duration)                  {}
 func (f *fakes) PodEvicted(string)                                {}
 func (f *fakes) PodSeen(int, time.Duration)                       {}
 func (f *fakes) PodRejected(string)                               {}

@@ -15,7 +15,7 @@ func (w *Worker) Update(p *corev1.Pod) {
 	old := w.pod
 	w.pod = p
 	w.mu.Unlock()
-	w.enqueue(func(m *pod.Machine) { m.Update(p) })
+	w.enqueue(causeUpdate, func(m *pod.Machine) { m.Update(p) })
 	if !maps.Equal(old.Labels, p.Labels) || !maps.Equal(old.Annotations, p.Annotations) {
 		w.Refresh()
 	}
@@ -23,7 +23,7 @@ func (w *Worker) Update(p *corev1.Pod) {
 
 // Pend sets why a resize of the pod is pending; nil means that none is.
 func (w *Worker) Pend(p *pod.PendingResize) {
-	w.enqueue(func(m *pod.Machine) { m.Pend(p) })
+	w.enqueue(causeUpdate, func(m *pod.Machine) { m.Pend(p) })
 }
 
 // Remove ends the pod and removes what it has left on the node, as no source has it
@@ -32,7 +32,7 @@ func (w *Worker) Remove() {
 	w.mu.Lock()
 	w.removed = true
 	w.mu.Unlock()
-	w.enqueue(func(m *pod.Machine) { m.Remove() })
+	w.enqueue(causeKill, func(m *pod.Machine) { m.Remove() })
 }
 
 // Observe passes an observation of the runtime on to the machine, unless a newer one
@@ -45,7 +45,7 @@ func (w *Worker) Observe(observed pod.Observed) {
 	}
 	w.mu.Unlock()
 	if !stopped {
-		w.enqueue(func(*pod.Machine) { w.observe(observed) })
+		w.enqueue(causeSync, func(*pod.Machine) { w.observe(observed) })
 	}
 }
 
@@ -65,7 +65,7 @@ func (w *Worker) observe(observed pod.Observed) {
 
 // Probe passes the result of a probe on to the machine.
 func (w *Worker) Probe(result pod.ProbeResult) {
-	w.enqueue(func(m *pod.Machine) { m.Probe(result) })
+	w.enqueue(causeSync, func(m *pod.Machine) { m.Probe(result) })
 }
 
 // Refresh updates the pod's volumes with the API objects that they show.
@@ -79,24 +79,24 @@ func (w *Worker) Refresh() {
 // what has failed without them.
 func (w *Worker) ObjectsChanged() {
 	w.Refresh()
-	w.enqueue(func(m *pod.Machine) { m.ObjectsChanged() })
+	w.enqueue(causeSync, func(m *pod.Machine) { m.ObjectsChanged() })
 }
 
 // Preempt ends the pod within its own grace period. The arguments are those of the
 // pod's status, event and condition DisruptionTarget.
 func (w *Worker) Preempt(reason, message, conditionMessage string) {
-	w.enqueue(func(m *pod.Machine) { m.Kill(reason, message, conditionMessage, nil) })
+	w.enqueue(causeKill, func(m *pod.Machine) { m.Kill(reason, message, conditionMessage, nil) })
 	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
 }
 
 // Expend removes terminated attempts of containers, by their IDs.
 func (w *Worker) Expend(ids map[string]bool) {
-	w.enqueue(func(m *pod.Machine) { m.Expend(ids) })
+	w.enqueue(causeSync, func(m *pod.Machine) { m.Expend(ids) })
 }
 
 // Terminate ends the pod, without an event and a metric of its own.
 func (w *Worker) Terminate(e pod.Eviction) {
-	w.enqueue(func(m *pod.Machine) { m.Kill(e.Reason, e.Message, e.Disruption, e.Grace) })
+	w.enqueue(causeKill, func(m *pod.Machine) { m.Kill(e.Reason, e.Message, e.Disruption, e.Grace) })
 }
 
 // Evict ends the pod. Only the first call for a pod has an effect.
@@ -110,5 +110,5 @@ func (w *Worker) Evict(e pod.Eviction) {
 	}
 	w.o.Events.Event(w.Pod(), pod.Event{Type: corev1.EventTypeWarning, Reason: e.Reason, Message: e.Message, Annotations: e.Annotations})
 	w.o.Metrics.PodEvicted(e.Signal)
-	w.enqueue(func(m *pod.Machine) { m.Kill(e.Reason, e.Message, e.Disruption, e.Grace) })
+	w.enqueue(causeKill, func(m *pod.Machine) { m.Kill(e.Reason, e.Message, e.Disruption, e.Grace) })
 }

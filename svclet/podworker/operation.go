@@ -41,16 +41,16 @@ func (w *Worker) perform(op pod.Operation) {
 		result := w.o.Executor.Perform(ctx, w.Pod(), w.Observed(), op, w.addPulling)
 		observed, err := w.observeRuntime()
 		w.mu.Lock()
-		result.Cancelled = o.replaced
+		defer w.mu.Unlock()
 		delete(w.operations, op.Key())
-		if o.replaced && err == nil {
-			w.perform(o.next)
-		}
-		w.mu.Unlock()
 		if err != nil {
 			return // The agent stops.
 		}
-		w.enqueue(func(m *pod.Machine) {
+		result.Cancelled = o.replaced
+		if o.replaced {
+			w.perform(o.next)
+		}
+		w.add(causeSync, func(m *pod.Machine) {
 			m.Done(op, result)
 			w.observe(observed)
 		})

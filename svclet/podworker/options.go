@@ -53,6 +53,9 @@ type Recorder interface {
 type Metrics interface {
 	PodRunning(known, existed, pulling time.Duration)
 	PodEvicted(signal string)
+	// PodSynced is called after each sync: from an input until the machine has handled all of
+	// them and no operation is in flight. cause is "create", "update", "sync" or "kill".
+	PodSynced(cause string, took time.Duration)
 }
 
 // Listener learns of the end of pods. Its methods must not block.

@@ -34,6 +34,9 @@ type Worker struct {
 	inbox []func(*pod.Machine)
 	// running means that a goroutine runs work.
 	running bool
+	// syncCause and syncBegan are those of the sync in progress, empty if there is none.
+	syncCause string
+	syncBegan time.Time
 	// stopped means that the worker does nothing more: its pod has been released.
 	stopped bool
 	// removed means that no source has the pod any more.
@@ -60,7 +63,7 @@ func New(ctx context.Context, o Options, s Start) *Worker {
 
 // Start starts the machine with what is known of the pod. It is called once.
 func (w *Worker) Start() {
-	w.enqueue(func(m *pod.Machine) {
+	w.enqueue(causeCreate, func(m *pod.Machine) {
 		if w.start.Orphaned {
 			m.Remove()
 		}
@@ -73,12 +76,18 @@ func (w *Worker) Start() {
 
 // enqueue adds an input to the inbox. The machine gets inputs in the order of the
 // calls, and decides after them what to do.
-func (w *Worker) enqueue(input func(*pod.Machine)) {
+func (w *Worker) enqueue(cause string, input func(*pod.Machine)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.add(cause, input)
+}
+
+// add is enqueue for a caller that holds mu.
+func (w *Worker) add(cause string, input func(*pod.Machine)) {
 	if w.stopped || w.ctx.Err() != nil {
 		return
 	}
+	w.noteCause(cause)
 	w.inbox = append(w.inbox, input)
 	if !w.running {
 		w.running = true
@@ -89,7 +98,7 @@ func (w *Worker) enqueue(input func(*pod.Machine)) {
 // work passes inputs from the inbox to the machine until the inbox is empty.
 func (w *Worker) work() {
 	for {
-		inbox, p := w.receive()
+		inbox, p := w.receive(w.o.Clock.Now())
 		if len(inbox) == 0 {
 			return
 		}
@@ -107,7 +116,7 @@ func (w *Worker) work() {
 		w.wakeAt(now, out.Wake)
 		w.setStatus(out)
 		w.report(p, w.Observed(), out)
-		if out.Released && w.finish() {
+		if out.Released && w.finish(now) {
 			w.o.Listener.PodReleased(w)
 			return
 		}
@@ -116,7 +125,7 @@ func (w *Worker) work() {
 
 // receive returns the inbox, and the pod that belongs to it. If the inbox is empty
 // or the worker is to end, it returns nothing: the goroutine must return.
-func (w *Worker) receive() ([]func(*pod.Machine), *corev1.Pod) {
+func (w *Worker) receive(now time.Time) ([]func(*pod.Machine), *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	inbox := w.inbox
@@ -125,6 +134,7 @@ func (w *Worker) receive() ([]func(*pod.Machine), *corev1.Pod) {
 		inbox = nil
 	}
 	w.running = len(inbox) > 0
+	w.measureSync(now)
 	return inbox, w.pod
 }
 
@@ -159,18 +169,19 @@ func (w *Worker) wakeAt(now, at time.Time) {
 	if at.IsZero() {
 		return
 	}
-	w.timer = w.o.Clock.AfterFunc(max(at.Sub(now), 0), func() { w.enqueue(func(*pod.Machine) {}) })
+	w.timer = w.o.Clock.AfterFunc(max(at.Sub(now), 0), func() { w.enqueue(causeSync, func(*pod.Machine) {}) })
 }
 
 // finish stops the worker if no source has its pod any more, and reports whether
 // it did. It does not if there is another input.
-func (w *Worker) finish() bool {
+func (w *Worker) finish(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.removed || len(w.inbox) > 0 {
 		return false
 	}
 	w.stopped, w.running = true, false
+	w.measureSync(now)
 	if w.timer != nil {
 		w.timer.Stop()
 	}

@@ -26,6 +26,7 @@ type fakes struct {
 	statuses  []corev1.PodStatus
 	events    []pod.Event
 	evictions []string
+	syncs     []podSync
 	refreshed int
 	finished  int
 	ended     int
@@ -34,6 +35,12 @@ type fakes struct {
 	// observation; nil replaces nothing.
 	perform func(ctx context.Context, op pod.Operation) pod.Result
 	observe func() (pod.Observed, error)
+}
+
+// podSync is a call of PodSynced.
+type podSync struct {
+	cause string
+	took  time.Duration
 }
 
 func (f *fakes) Perform(ctx context.Context, _ *corev1.Pod, _ pod.Observed, op pod.Operation, _ func(time.Duration)) pod.Result {
@@ -63,9 +70,12 @@ func (f *fakes) Sync(types.UID, *corev1.Pod, string, []pod.Probe) {}
 func (f *fakes) Remove(types.UID)                                 {}
 func (f *fakes) RemovePod(types.UID) error                        { return nil }
 func (f *fakes) PodRunning(_, _, _ time.Duration)                 {}
-func (f *fakes) Finish(*corev1.Pod)                               { f.note(func() { f.finished++ }) }
-func (f *fakes) PodEnded()                                        { f.note(func() { f.ended++ }) }
-func (f *fakes) PodReleased(w *Worker)                            { f.note(func() { f.released = append(f.released, w) }) }
+func (f *fakes) PodSynced(cause string, took time.Duration) {
+	f.note(func() { f.syncs = append(f.syncs, podSync{cause, took}) })
+}
+func (f *fakes) Finish(*corev1.Pod)    { f.note(func() { f.finished++ }) }
+func (f *fakes) PodEnded()             { f.note(func() { f.ended++ }) }
+func (f *fakes) PodReleased(w *Worker) { f.note(func() { f.released = append(f.released, w) }) }
 func (f *fakes) PodEvicted(signal string) {
 	f.note(func() { f.evictions = append(f.evictions, signal) })
 }
@@ -350,4 +360,30 @@ func TestInputsFromSeveralGoroutinesAreAllHandled(t *testing.T) {
 	r.worker.Remove()
 	r.Eventually(r.count(func() int { return len(r.released) })).Should(gomega.Equal(1))
 	r.goroutines.Wait()
+}
+
+func TestASyncIsMeasuredUntilItsOperationsHaveEnded(t *testing.T) {
+	r, gate := newFixture(t), make(chan struct{})
+	r.perform = func(ctx context.Context, op pod.Operation) pod.Result {
+		<-gate
+		return failSetUp(ctx, op)
+	}
+	syncs := func() []podSync {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return slices.Clone(r.syncs)
+	}
+	r.worker.Start()
+	r.Eventually(r.operations).Should(gomega.HaveLen(1))
+	r.worker.Update(r.worker.Pod())
+	r.clock.Step(3 * time.Second)
+	r.Expect(syncs()).To(gomega.BeEmpty())
+	close(gate)
+	r.Eventually(syncs).Should(gomega.Equal([]podSync{{causeCreate, 3 * time.Second}}))
+	r.worker.Update(r.worker.Pod())
+	r.Eventually(syncs).Should(gomega.HaveLen(2))
+	r.worker.Probe(pod.ProbeResult{ContainerID: "c"})
+	r.Eventually(syncs).Should(gomega.HaveLen(3))
+	r.worker.Remove()
+	r.Eventually(syncs).Should(gomega.Equal([]podSync{{causeCreate, 3 * time.Second}, {causeUpdate, 0}, {causeSync, 0}, {causeKill, 0}}))
 }

@@ -43,6 +43,9 @@ type Options struct {
 	// Record, if set, is called after each request. operation is the label
 	// operation_type of kubelet_runtime_operations_total and the related metrics.
 	Record func(operation string, took time.Duration, err error)
+	// Relisted, if set, is called after each relist: how long it took, and the time between its
+	// start and that of the one before, zero for the first.
+	Relisted func(took, interval time.Duration)
 	// Tracer records spans of requests; nil records none.
 	Tracer trace.TracerProvider
 	// Clock is the system clock by default.
@@ -67,6 +70,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Record == nil {
 		o.Record = func(string, time.Duration, error) {}
+	}
+	if o.Relisted == nil {
+		o.Relisted = func(time.Duration, time.Duration) {}
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

@@ -79,6 +79,8 @@ type watcher struct {
 	// again that another one is due right after it.
 	listAt         time.Time
 	listing, again bool
+	// listBegan is when the last relist began.
+	listBegan time.Time
 	// unknownIDs are started sandboxes and containers whose pod is not known;
 	// unknownAt is when to resolve them.
 	unknownIDs map[string]bool
@@ -123,8 +125,14 @@ func (w *watcher) start(ctx context.Context, now time.Time) time.Time {
 	}
 	if !w.listing && !w.listAt.After(now) {
 		w.listing = true
+		var interval time.Duration
+		if !w.listBegan.IsZero() {
+			interval = now.Sub(w.listBegan)
+		}
+		w.listBegan = now
 		go func() {
 			listings, _, err := w.client.list(ctx, "")
+			w.client.options.Relisted(w.client.options.Clock.Since(now), interval)
 			w.lists <- listed{listings: listings, err: err}
 		}()
 	}

@@ -396,3 +396,23 @@ func TestNoRequestsAreMadeWithoutChanges(t *testing.T) {
 		})
 	})
 }
+
+func TestRelistsAreMeasured(t *testing.T) {
+	intervals := make(chan time.Duration, 100)
+	w := start(t, runtimetest.Options{}, runtime.Options{
+		PollPeriod: 5 * time.Millisecond,
+		Relisted: func(_, interval time.Duration) {
+			select {
+			case intervals <- interval:
+			default: // the test has seen enough
+			}
+		},
+	})
+	w.watch()
+	if first := <-intervals; first != 0 {
+		t.Errorf("the first relist is %s after another one", first)
+	}
+	if second := <-intervals; second < 5*time.Millisecond {
+		t.Errorf("the second relist is %s after the first one", second)
+	}
+}

@@ -26,7 +26,7 @@ const (
 // mountClaim mounts the PersistentVolume that is bound to a claim, if its type is
 // hostPath or local. The node affinity of the volume has been checked by the
 // scheduler.
-func (m *Manager) mountClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
+func (m *Manager) mountClaim(ctx context.Context, s *state, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
 	name, readOnly := "", false
 	if source := volume.PersistentVolumeClaim; source != nil {
 		name, readOnly = source.ClaimName, source.ReadOnly
@@ -42,42 +42,50 @@ func (m *Manager) mountClaim(ctx context.Context, pod *corev1.Pod, volume *corev
 			return mountedVolume{}, err
 		}
 	}
-	if pv.Spec.PortworxVolume != nil && m.migratesPortworx() {
-		if pv, err = asPortworxCSI(ctx, pv); err != nil {
-			return mountedVolume{}, err
-		}
-	}
-	block, err := checkMode(pod, volume.Name, pv)
-	if err != nil {
-		return mountedVolume{}, err
-	}
-	var mounted mountedVolume
-	switch {
-	case pv.Spec.CSI != nil && m.CSI != nil:
-		mounted, err = m.mountCSI(ctx, csi.Volume{Pod: pod, Name: volume.Name, PV: pv, Claim: claim, Block: block, ReadOnly: readOnly})
-	case block && pv.Spec.Local != nil:
-		mounted, err = localDevice(volume.Name, pv, readOnly)
-	case block:
-		err = fmt.Errorf("PersistentVolume %s is of type %s, which has no volumeMode Block: remove volumeMode", pv.Name, sourceName(&pv.Spec.PersistentVolumeSource))
-	case pv.Spec.HostPath != nil:
-		mounted, err = mountHostPath(volume.Name, pv.Spec.HostPath, readOnly)
-	case pv.Spec.NFS != nil:
-		mounted, err = m.mountNFS(ctx, pod, volume.Name, pv.Name, pv.Spec.NFS, pv.Spec.MountOptions, readOnly)
-	case pv.Spec.FlexVolume != nil && m.flex != nil:
-		mounted, err = m.mountFlex(ctx, volume.Name, flexvolume.Volume{
-			Pod: pod, Name: pv.Name, Persistent: true, Source: *pv.Spec.FlexVolume, MountOptions: pv.Spec.MountOptions,
-			ReadOnly: readOnly || pv.Spec.FlexVolume.ReadOnly,
-		})
-	case pv.Spec.Local != nil:
-		mounted, err = m.mountLocal(pod, volume.Name, pv, readOnly)
-	default:
-		err = unsupportedVolume(pv)
-	}
+	mounted, err := m.operate(s, volume.Name, m.persistentPlugin(&pv.Spec.PersistentVolumeSource), func() (mountedVolume, error) {
+		return m.mountPersistent(ctx, pod, volume.Name, claim, pv, readOnly)
+	})
 	mounted.claim = name
 	if group, parse := strconv.ParseInt(pv.Annotations[groupAnnotation], 10, 64); parse == nil {
 		mounted.Group = &group
 	}
 	return mounted, err
+}
+
+// mountPersistent mounts a PersistentVolume that is bound to a claim. name is that of the pod's
+// volume.
+func (m *Manager) mountPersistent(ctx context.Context, pod *corev1.Pod, name string, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, readOnly bool) (mountedVolume, error) {
+	if pv.Spec.PortworxVolume != nil && m.migratesPortworx() {
+		var err error
+		if pv, err = asPortworxCSI(ctx, pv); err != nil {
+			return mountedVolume{}, err
+		}
+	}
+	block, err := checkMode(pod, name, pv)
+	if err != nil {
+		return mountedVolume{}, err
+	}
+	switch {
+	case pv.Spec.CSI != nil && m.CSI != nil:
+		return m.mountCSI(ctx, csi.Volume{Pod: pod, Name: name, PV: pv, Claim: claim, Block: block, ReadOnly: readOnly})
+	case block && pv.Spec.Local != nil:
+		return localDevice(name, pv, readOnly)
+	case block:
+		return mountedVolume{}, fmt.Errorf("PersistentVolume %s is of type %s, which has no volumeMode Block: remove volumeMode", pv.Name, sourceName(&pv.Spec.PersistentVolumeSource))
+	case pv.Spec.HostPath != nil:
+		return mountHostPath(name, pv.Spec.HostPath, readOnly)
+	case pv.Spec.NFS != nil:
+		return m.mountNFS(ctx, pod, name, pv.Name, pv.Spec.NFS, pv.Spec.MountOptions, readOnly)
+	case pv.Spec.FlexVolume != nil && m.flex != nil:
+		return m.mountFlex(ctx, name, flexvolume.Volume{
+			Pod: pod, Name: pv.Name, Persistent: true, Source: *pv.Spec.FlexVolume, MountOptions: pv.Spec.MountOptions,
+			ReadOnly: readOnly || pv.Spec.FlexVolume.ReadOnly,
+		})
+	case pv.Spec.Local != nil:
+		return m.mountLocal(pod, name, pv, readOnly)
+	default:
+		return mountedVolume{}, unsupportedVolume(pv)
+	}
 }
 
 // claim reads a claim and the volume that is bound to it.

@@ -20,8 +20,34 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	}
 	state, done := m.hold(uid)
 	defer done()
-	m.remember(state, nil)
+	leaving := m.leave(state)
+	began := m.Clock.Now()
+	err := m.unmount(ctx, uid)
+	took := m.Clock.Since(began)
+	for _, p := range leaving {
+		m.Measured(p.name, "volume_unmount", p.migrated, took, err)
+	}
+	if err != nil {
+		return err
+	}
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	state.leaving = nil
+	return nil
+}
 
+// leave forgets the volumes of a pod, and returns the plugins of those that are still mounted.
+func (m *Manager) leave(s *state) []plugin {
+	m.mutex.Lock()
+	s.wanted, s.leaving = nil, append(s.leaving, plugins(s.volumes)...)
+	leaving := s.leaving
+	m.mutex.Unlock()
+	m.remember(s, nil)
+	return leaving
+}
+
+// unmount unmounts and removes what belongs to a pod.
+func (m *Manager) unmount(ctx context.Context, uid types.UID) error {
 	if m.CSI != nil {
 		if err := m.CSI.Unpublish(ctx, uid); err != nil {
 			return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)

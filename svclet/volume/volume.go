@@ -89,6 +89,10 @@ type Options struct {
 	// MountCommand runs mount(8), which is the default, for file systems that need a
 	// helper.
 	MountCommand func(ctx context.Context, args ...string) error
+	// Measured is called after each operation on a volume: "volume_mount", also when its content
+	// is refreshed, and "volume_unmount". plugin and migrated are labels of
+	// storage_operation_duration_seconds. It may be nil.
+	Measured func(plugin, operation string, migrated bool, took time.Duration, err error)
 	// Clock defaults to the system clock.
 	Clock clock.PassiveClock
 }
@@ -112,6 +116,10 @@ type state struct {
 	sync.Mutex
 	users   int
 	volumes []mountedVolume
+	// wanted are the plugins of the volumes that the pod is to have, by their names; leaving are
+	// those of the volumes that are to be unmounted.
+	wanted  map[string]plugin
+	leaving []plugin
 	// measured are the measurements of the volumes, by their names.
 	measured map[string]*measurement
 }
@@ -161,6 +169,9 @@ func New(options Options) (*Manager, error) {
 	if options.MountCommand == nil {
 		options.MountCommand = runMount
 	}
+	if options.Measured == nil {
+		options.Measured = func(string, string, bool, time.Duration, error) {}
+	}
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
@@ -207,7 +218,7 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Mounte
 	var failed []error
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		mounted, err := m.mount(ctx, pod, volume)
+		mounted, err := m.mount(ctx, state, pod, volume)
 		if err != nil {
 			failed = append(failed, &Error{Volume: volume.Name, Err: err})
 			continue
@@ -241,7 +252,7 @@ func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
 		if mounted == nil || !showsObjects(volume) && mounted.driver == "" {
 			continue
 		}
-		if _, err := m.mount(ctx, pod, volume); err != nil {
+		if _, err := m.mount(ctx, state, pod, volume); err != nil {
 			failed = append(failed, &Error{Volume: volume.Name, Err: err})
 		}
 	}
@@ -249,7 +260,15 @@ func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // mount mounts one volume, or refreshes it.
-func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
+func (m *Manager) mount(ctx context.Context, s *state, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
+	if volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil {
+		return m.mountClaim(ctx, s, pod, volume)
+	}
+	return m.operate(s, volume.Name, m.inlinePlugin(&volume.VolumeSource), func() (mountedVolume, error) { return m.mountInline(ctx, pod, volume) })
+}
+
+// mountInline mounts a volume that is in the pod's spec.
+func (m *Manager) mountInline(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
 	switch {
 	case volume.EmptyDir != nil:
 		return m.mountEmptyDir(pod, volume)
@@ -267,8 +286,6 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 		return m.mountNFS(ctx, pod, volume.Name, volume.Name, volume.NFS, nil, false)
 	case volume.Image != nil && m.Images:
 		return mountedVolume{name: volume.Name, Mounted: Mounted{Image: volume.Image, ReadOnly: true, Relabel: true}}, nil
-	case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil:
-		return m.mountClaim(ctx, pod, volume)
 	default:
 		return mountedVolume{}, unsupported(&volume.VolumeSource)
 	}
@@ -280,6 +297,7 @@ type mountedVolume struct {
 	name string
 	// measure is how its usage is measured.
 	measure measure
+	plugin  plugin
 	claim   string
 	// driver is the name by which a CSI driver knows it, empty for other volumes.
 	driver string
@@ -323,7 +341,7 @@ func (m *Manager) hold(uid types.UID) (held *state, done func()) {
 		m.mutex.Lock()
 		defer m.mutex.Unlock()
 		held.users--
-		if held.users == 0 && len(held.volumes) == 0 {
+		if held.users == 0 && len(held.volumes)+len(held.wanted)+len(held.leaving) == 0 {
 			delete(m.pods, uid)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/test/launch"
+	"svc.dev/svc/test/mixin"
 )
 
 // The machine of the suite joins its cluster as another node, which has the defaults of a
@@ -35,6 +36,10 @@ spec:
 `)
 		p := s.await(ctx, "web", beReady())
 		Expect(get(ctx, "http://"+p.Status.PodIP+":8080/")).To(Equal("web\n"))
+
+		By("measuring its certificates")
+		m.approve(ctx)
+		Eventually(func() []string { return mixin.Missing(agentMetrics(ctx, "joined"), mixin.Certificates) }).Should(BeEmpty())
 
 		By("restarting its agent")
 		m.end()

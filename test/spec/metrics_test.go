@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"svc.dev/svc/test/launch"
+	"svc.dev/svc/test/mixin"
 	"svc.dev/svc/test/simulate"
 )
 
@@ -123,62 +123,7 @@ var _ = Describe("metrics of a whole system", Ordered, func() {
 		Eventually(func(g Gomega) {
 			resp, err := launch.Send(ctx, whole.Config, launch.Request{Method: "GET", Path: "/metrics"})
 			g.Expect(err).NotTo(HaveOccurred())
-			for _, m := range mixin {
-				g.Expect(slices.ContainsFunc(strings.Split(resp.Body, "\n"), m.matches)).To(BeTrue(), "%s with %s", m.name, m.labels)
-			}
+			g.Expect(mixin.Missing(resp.Body, mixin.ControlPlane)).To(BeEmpty())
 		}).Should(Succeed())
 	})
 })
-
-// series is one that a query selects.
-type series struct {
-	name string
-	// labels are those that the query selects by or groups by: name or name="value".
-	labels []string
-}
-
-// matches reports whether a line of metrics is one of the series.
-func (s series) matches(line string) bool {
-	rest, ok := strings.CutPrefix(line, s.name)
-	if !ok || !strings.HasPrefix(rest, "{") && !strings.HasPrefix(rest, " ") {
-		return false
-	}
-	return !slices.ContainsFunc(s.labels, func(label string) bool {
-		if !strings.Contains(label, "=") {
-			label += `="`
-		}
-		return !strings.Contains(rest, "{"+label) && !strings.Contains(rest, ","+label)
-	})
-}
-
-// mixin are the series of the rules, alerts and dashboards of kubernetes-mixin for the API
-// server, the controller manager and the scheduler. It has some more that Kubernetes 1.28 does not serve
-// (scheduler_e2e_scheduling_duration_seconds, scheduler_binding_duration_seconds, etcd_helper_cache_*), and some that
-// appear only after failures (aggregator_unavailable_apiservice_total, apiserver_request_terminations_total).
-// Histograms have no label resource (docs/monitoring.md), by which one rule groups.
-var mixin = []series{
-	{"apiserver_request_total", []string{"code", "verb", "resource"}},
-	{"apiserver_request_sli_duration_seconds_count", []string{"scope", "subresource", `verb="POST"`}},
-	{"apiserver_request_sli_duration_seconds_bucket", []string{`scope="resource"`, "subresource", `verb="POST"`, `le="1"`}},
-	{"apiserver_request_sli_duration_seconds_bucket", []string{`scope="resource"`, "subresource", `verb="GET"`, `le="1"`}},
-	{"apiserver_request_sli_duration_seconds_bucket", []string{`scope="namespace"`, "subresource", `verb="LIST"`, `le="5"`}},
-	{"apiserver_request_sli_duration_seconds_bucket", []string{`scope="cluster"`, "subresource", `verb="LIST"`, `le="30"`}},
-	{"apiserver_request_sli_duration_seconds_bucket", []string{"scope", "verb", `le="+Inf"`}},
-	{"apiserver_request_duration_seconds_bucket", []string{"verb", "le"}},
-	{"apiserver_client_certificate_expiration_seconds_count", nil},
-	{"apiserver_client_certificate_expiration_seconds_bucket", []string{"le"}},
-	{"aggregator_unavailable_apiservice", []string{"name"}},
-	{"workqueue_adds_total", []string{"name"}},
-	{"workqueue_depth", []string{"name"}},
-	{"workqueue_queue_duration_seconds_bucket", []string{"name", "le"}},
-	{"rest_client_requests_total", []string{`code="200"`, "host", "method"}},
-	{"rest_client_request_duration_seconds_bucket", []string{`verb="GET"`, "host", "le"}},
-	{"rest_client_request_duration_seconds_bucket", []string{`verb="POST"`, "host", "le"}},
-	{"scheduler_scheduling_algorithm_duration_seconds_bucket", []string{"le"}},
-	{"scheduler_scheduling_algorithm_duration_seconds_count", nil},
-	{"scheduler_scheduling_attempt_duration_seconds_bucket", []string{"profile", "result", "le"}},
-	{"scheduler_pod_scheduling_sli_duration_seconds_bucket", []string{"attempts", "le"}},
-	{"process_resident_memory_bytes", nil},
-	{"process_cpu_seconds_total", nil},
-	{"go_goroutines", nil},
-}

@@ -37,6 +37,7 @@ type Metrics struct {
 
 	client *clientMetrics
 	allocationMetrics
+	syncMetrics
 }
 
 // startup are the buckets of pod start durations, in seconds.
@@ -48,7 +49,7 @@ var startup = []float64{
 // measures requests.
 func New(nodeName string, c clock.PassiveClock) *Metrics {
 	m := &Metrics{
-		registry: prometheus.NewRegistry(), clock: c, client: newClientMetrics(), allocationMetrics: newAllocationMetrics(),
+		registry: prometheus.NewRegistry(), clock: c, client: newClientMetrics(), allocationMetrics: newAllocationMetrics(), syncMetrics: newSyncMetrics(),
 
 		operations:        counters("runtime_operations_total", "Cumulative number of runtime operations by operation type.", "operation_type"),
 		operationErrors:   counters("runtime_operations_errors_total", "Cumulative number of runtime operation errors by operation type.", "operation_type"),
@@ -88,7 +89,8 @@ func New(nodeName string, c clock.PassiveClock) *Metrics {
 		m.requests, m.requestDuration, m.inflight, m.client.requests, m.client.duration, node, buildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	m.Register(m.collectors()...)
+	m.Register(m.allocationMetrics.collectors()...)
+	m.Register(m.syncMetrics.collectors()...)
 	return m
 }
 
