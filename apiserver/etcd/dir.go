@@ -35,22 +35,25 @@ var (
 const lockWait = time.Second
 
 // checkDir returns an error unless a member can run in dir. It runs before etcd
-// starts, because etcd itself would panic, fault or wait without end. applied is
-// the number of log entries that are applied to the database.
-func checkDir(dir string) (applied uint64, err error) {
-	if err := dirIsWritable(dir); err != nil {
-		return 0, explain(dir, err)
+// starts, because etcd itself would panic, fault or wait without end, and would cut
+// a damaged log at the damage.
+func checkDir(dir string) error {
+	err := dirIsWritable(dir)
+	var applied uint64
+	if err == nil {
+		applied, err = databaseIsReadable(dir)
 	}
-	applied, err = databaseIsReadable(dir)
+	switch {
+	case err != nil:
+	case applied == 0:
+		err = removeIncomplete(dir)
+	default:
+		err = logIsComplete(dir, applied)
+	}
 	if err != nil {
-		return 0, explain(dir, err)
+		return explain(dir, err)
 	}
-	if applied == 0 {
-		if err := removeIncomplete(dir); err != nil {
-			return 0, explain(dir, err)
-		}
-	}
-	return applied, nil
+	return nil
 }
 
 func dirIsWritable(dir string) error {
@@ -131,6 +134,42 @@ func databaseIsReadable(dir string) (applied uint64, err error) {
 	return applied, err
 }
 
+// logIsComplete returns an error unless the log can be read up to the last entry that the
+// database has. If its end was lost, new writes would be taken for entries that the database
+// has. Only the files from that entry on are read.
+func logIsComplete(dir string, applied uint64) (err error) {
+	path := filepath.Join(dir, "member", "wal")
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s: %w: %v", path, ErrCorrupt, r)
+		}
+	}()
+	log, err := openLog(path, applied-1)
+	if errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
+	}
+	defer log.Close()
+	_, _, entries, err := log.ReadAll()
+	switch {
+	// There is no snapshot of the entry before.
+	case err != nil && !errors.Is(err, wal.ErrSnapshotNotFound):
+		return fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
+	case len(entries) == 0:
+		return fmt.Errorf("%s: %w: the log ends before entry %d, which the database has", path, ErrCorrupt, applied)
+	}
+	return nil
+}
+
+// openLog opens a log for reading the entries after one, and panics at what etcd cannot
+// survive.
+func openLog(path string, after uint64) (*wal.WAL, error) {
+	logger := zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
+	return wal.OpenForRead(logger, path, &walpb.Snapshot{Index: &after})
+}
+
 // appliedEntries returns the number of log entries that are applied to the database.
 func appliedEntries(tx *bbolt.Tx) uint64 {
 	meta := tx.Bucket([]byte("meta"))
@@ -158,8 +197,7 @@ func removeIncomplete(dir string) (err error) {
 			err = fmt.Errorf("%s: %w: %v", member, ErrCorrupt, r)
 		}
 	}()
-	logger := zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
-	log, err := wal.OpenForRead(logger, filepath.Join(member, "wal"), &walpb.Snapshot{})
+	log, err := openLog(filepath.Join(member, "wal"), 0)
 	if err != nil {
 		return fmt.Errorf("open the log: %w", err)
 	}

@@ -51,7 +51,6 @@ type Config struct {
 // Server is a running member.
 type Server struct {
 	member  *embed.Etcd
-	applied uint64 // entries of the log in the database before the start
 	quota   int64
 	socket  socket
 	logs    *logCore
@@ -59,28 +58,43 @@ type Server struct {
 	stop    sync.Once
 }
 
-// Start runs a member in cfg.Dir and returns when it serves reads and writes:
-// after some 10 ms, or more if it has a long log to replay.
-//
-// Logs go to the logger of ctx. Cancelling ctx aborts the start; it does not stop
-// a member that has started.
+// Checked is a directory in which a member can run.
+type Checked struct{ cfg Config }
+
+// Check returns an error unless a member can run in cfg.Dir. It creates that directory, and
+// removes what a first start that was interrupted has left; files with data are read and not
+// changed, so that a start that is refused leaves them as they are.
 //
 // The error names the file or directory at fault and the remedy. It is ErrInUse,
 // ErrCorrupt, fs.ErrPermission or syscall.ENOSPC, by errors.Is, where one applies.
-func Start(ctx context.Context, cfg Config) (*Server, error) {
+func Check(cfg Config) (Checked, error) {
 	if cfg.Quota == 0 {
 		cfg.Quota = DefaultQuota
 	}
-	applied, err := checkDir(cfg.Dir)
+	return Checked{cfg}, checkDir(cfg.Dir)
+}
+
+// Start checks the directory, and runs a member in it.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	checked, err := Check(cfg)
 	if err != nil {
 		return nil, err
 	}
+	return checked.Start(ctx)
+}
+
+// Start runs a member and returns when it serves reads and writes: after some 10 ms,
+// or more if it has a long log to replay.
+//
+// Logs go to the logger of ctx. Cancelling ctx aborts the start; it does not stop
+// a member that has started. Errors are as those of Check.
+func (c Checked) Start(ctx context.Context) (*Server, error) {
+	cfg := c.cfg
 	socket, err := newSocket(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		applied: applied,
 		quota:   cfg.Quota,
 		socket:  socket,
 		logs:    newLogCore(klog.FromContext(ctx).WithName("etcd")),
@@ -188,7 +202,6 @@ func (s *Server) elect(ctx context.Context) error {
 	campaign := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
 	retry := time.NewTicker(electionRetry)
 	defer retry.Stop()
-	complete := false // reports whether the log has all entries of the database
 	for {
 		select {
 		case <-s.member.Server.ReadyNotify():
@@ -204,17 +217,6 @@ func (s *Server) elect(ctx context.Context) error {
 				if err := s.member.Server.Process(ctx, campaign); err != nil {
 					return fmt.Errorf("campaign for leadership: %w", err)
 				}
-			} else if !complete && status.GetTerm() == s.member.Server.Term() {
-				// A leader that has applied an entry of its own term, which follows all
-				// others, has committed all entries of its log. (It answers reads before
-				// that: a member that was killed may have recorded an entry as committed
-				// in the database and not yet in the log.) If the database has that entry
-				// already, the end of the log was lost, and new writes would be taken
-				// for entries that the database has.
-				if committed := s.member.Server.CommittedIndex(); committed <= s.applied {
-					return fmt.Errorf("%w: the log (member/wal) ends at entry %d, the database has %d", ErrCorrupt, committed-1, s.applied)
-				}
-				complete = true
 			}
 		case err := <-s.failure.c:
 			return err

@@ -2,10 +2,12 @@ package etcd
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,7 +111,7 @@ func TestErrorsOfStartNameTheDirectoryAndTheFault(t *testing.T) {
 		}, ErrCorrupt, "restore a backup"},
 		{"the log has lost its end", func(t *testing.T, dir string) {
 			loseEnd(t, theLog(t, dir), 20)
-		}, ErrCorrupt, "the log (member/wal) ends at entry"},
+		}, ErrCorrupt, "the log ends before entry"},
 		{"a record of the log is damaged", func(t *testing.T, dir string) {
 			flip(t, theLog(t, dir), 2300)
 		}, ErrCorrupt, "restore a backup"},
@@ -126,10 +128,14 @@ func TestErrorsOfStartNameTheDirectoryAndTheFault(t *testing.T) {
 			}
 			s.Stop()
 			tc.damage(t, dir)
+			before := contents(t, dir)
 			s, err := Start(t.Context(), Config{Dir: dir})
 			if err == nil {
 				s.Stop()
 				t.Fatal("started")
+			}
+			if after := contents(t, dir); !maps.Equal(before, after) {
+				t.Errorf("the files were %v, and are %v", before, after)
 			}
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), dir) {
 				t.Errorf("got %v, want %v saying %q and naming %s", err, tc.want, tc.says, dir)
@@ -394,6 +400,24 @@ func loseEnd(t *testing.T, file string, keep int) {
 	if err := os.WriteFile(file, log, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// contents returns the files in a directory, with a hash of each.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		all[path] = fmt.Sprintf("%x", sha256.Sum256(content))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func flip(t *testing.T, path string, offset int64) {

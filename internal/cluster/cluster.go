@@ -50,7 +50,8 @@ type Config struct {
 // Cluster is a cluster on this machine.
 type Cluster struct {
 	Config
-	node *node // nil if the options do not allow one
+	etcd *embeddedEtcd // nil with an external etcd
+	node *node         // nil if the options do not allow one
 }
 
 // Report is what a start has done.
@@ -75,6 +76,9 @@ func New(c Config) (*Cluster, error) {
 	}
 	c.Server.Authorization.Components = append(c.Server.Authorization.Components, authorization.Joining(jointoken.DefaultGroup)...)
 	cluster := &Cluster{Config: c}
+	if c.EmbeddedEtcd {
+		cluster.etcd = &embeddedEtcd{dir: c.Dir}
+	}
 	if c.Node.Mode == NodeNever {
 		return cluster, nil
 	}
@@ -99,6 +103,11 @@ func (c *Cluster) Run(ctx context.Context, started func(Report)) error {
 		return err
 	}
 	defer lock.Close()
+	if c.etcd != nil {
+		if err := c.etcd.check(); err != nil {
+			return err
+		}
+	}
 	group := &component.Group{
 		Components: c.components(), Program: c.Program, Progress: c.Messages, StopTimeout: stopTimeout, Clock: c.Clock,
 	}
@@ -124,10 +133,9 @@ func (c *Cluster) Run(ctx context.Context, started func(Report)) error {
 func (c *Cluster) components() []component.Component {
 	keys := &certificates{cluster: c}
 	components := []component.Component{keys}
-	server := &apiServer{options: c.Server, keys: keys}
-	if c.EmbeddedEtcd {
-		server.etcd = &embeddedEtcd{dir: c.Dir}
-		components = append(components, server.etcd)
+	server := &apiServer{options: c.Server, keys: keys, etcd: c.etcd}
+	if c.etcd != nil {
+		components = append(components, c.etcd)
 	} else {
 		components = append(components, externalEtcd{c.Server.Etcd.Servers, c.Clock})
 	}

@@ -16,8 +16,20 @@ import (
 
 // embeddedEtcd is an etcd member in this process.
 type embeddedEtcd struct {
-	dir    datadir.Dir
-	member *etcd.Server
+	dir     datadir.Dir
+	checked *etcd.Checked // nil before check
+	member  *etcd.Server
+}
+
+// check returns an error unless the member can run. It is called before the other components
+// start, so that a start that is refused changes nothing.
+func (e *embeddedEtcd) check() error {
+	checked, err := etcd.Check(etcd.Config{Dir: e.dir.Etcd()})
+	if err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	e.checked = &checked
+	return nil
 }
 
 // Name implements component.Component.
@@ -25,7 +37,12 @@ func (*embeddedEtcd) Name() string { return "etcd" }
 
 // Start implements component.Component.
 func (e *embeddedEtcd) Start(ctx context.Context) (err error) {
-	if e.member, err = etcd.Start(ctx, etcd.Config{Dir: e.dir.Etcd()}); err != nil {
+	if e.checked == nil {
+		if err := e.check(); err != nil {
+			return err
+		}
+	}
+	if e.member, err = e.checked.Start(ctx); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	return nil
