@@ -201,6 +201,7 @@ func (s *stores) newEnv(o *options.Options, id *identity, clock clock.Clock) (*r
 		Tokens:          id.tokens,
 		NodeTokens:      s.gate(string(gates.ServiceAccountTokenNodeBinding)),
 		AllowPrivileged: o.AllowPrivileged,
+		BindingLabels:   s.gate(string(gates.PodTopologyLabelsAdmission)),
 		EventTTL:        o.EventTTL,
 		Authorizer:      id.authorizers,
 		Rules:           id.authorizers,

@@ -44,6 +44,9 @@ func bind(ctx context.Context, env *resource.Env, b *corev1.Binding, namespace, 
 		if err := assign(pod, b, env.Clock.Now()); err != nil {
 			return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, name, err)
 		}
+		if env.BindingLabels {
+			pod.Labels = merged(pod.Labels, b.Labels)
+		}
 		return pod, nil
 	})
 	if err != nil {
@@ -60,7 +63,7 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	return append(errs, resource.Required(field.NewPath("target", "name"), b.Target.Name)...)
 }
 
-// assign sets the pod's node and adds the binding's annotations and labels. It
+// assign sets the pod's node and adds the binding's annotations. It
 // returns an error if the pod has a node, is being deleted, has scheduling gates,
 // or does not meet the binding's preconditions (UID and resource version).
 func assign(pod *corev1.Pod, b *corev1.Binding, now time.Time) error {
@@ -80,7 +83,6 @@ func assign(pod *corev1.Pod, b *corev1.Binding, now time.Time) error {
 	// The nomination ends here: autoscalers would take it for a pod that waits.
 	pod.Status.NominatedNodeName = ""
 	pod.Annotations = merged(pod.Annotations, b.Annotations)
-	pod.Labels = merged(pod.Labels, b.Labels)
 	setPodCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, now)
 	return nil
 }

@@ -30,7 +30,9 @@ func TestBind(t *testing.T) {
 		t.Run(test.rule, func(t *testing.T) {
 			stores := newStores(podOf(t, test.pod))
 			test.binding.Annotations, test.binding.Labels = map[string]string{"a": "b"}, map[string]string{"zone": "z"}
-			_, err := bind(t.Context(), stores.env(), &test.binding, "default", "web", false)
+			env := stores.env()
+			env.BindingLabels = true
+			_, err := bind(t.Context(), env, &test.binding, "default", "web", false)
 			pod := stores[podResource].obj.(*corev1.Pod)
 			if err != nil {
 				if apierrors.ReasonForError(err) != test.reason || !strings.Contains(err.Error(), test.message) {
@@ -46,5 +48,21 @@ func TestBind(t *testing.T) {
 				t.Errorf("bound pod: %+v", pod)
 			}
 		})
+	}
+}
+
+func TestAPodGetsTheLabelsOfItsBindingOnlyWithTheGate(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		stores := newStores(podOf(t, ""))
+		env := stores.env()
+		env.BindingLabels = on
+		b := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"zone": "z"}}, Target: corev1.ObjectReference{Name: "n"}}
+		if _, err := bind(t.Context(), env, b, "default", "web", false); err != nil {
+			t.Fatal(err)
+		}
+		pod := stores[podResource].obj.(*corev1.Pod)
+		if _, labelled := pod.Labels["zone"]; labelled != on || pod.Spec.NodeName != "n" {
+			t.Errorf("gate %t: %+v", on, pod)
+		}
 	}
 }

@@ -45,6 +45,9 @@ type Env struct {
 	NodeTokens bool
 	// AllowPrivileged lets containers be privileged (flag --allow-privileged).
 	AllowPrivileged bool
+	// BindingLabels gives pods the labels of their bindings (feature gate
+	// PodTopologyLabelsAdmission).
+	BindingLabels bool
 	// EventTTL is how long an event is kept after its last change (flag
 	// --event-ttl); zero means forever.
 	EventTTL time.Duration

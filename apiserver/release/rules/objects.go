@@ -9,11 +9,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
-
-	"svc.dev/svc/apis/resource"
 )
 
 var spec = field.NewPath("spec")
@@ -25,15 +22,6 @@ func scaleToZero(obj runtime.Object) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(spec.Child("minReplicas"), *h.Spec.MinReplicas, "must be greater than or equal to 1")}
-}
-
-// serviceName is a name that begins with a letter.
-func serviceName(obj runtime.Object) field.ErrorList {
-	s, ok := obj.(*corev1.Service)
-	if !ok {
-		return nil
-	}
-	return resource.Invalid(field.NewPath("metadata", "name"), s.Name, validation.IsDNS1035Label(s.Name))
 }
 
 // mixedProtocols are those of one load balancer.

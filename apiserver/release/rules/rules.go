@@ -9,8 +9,11 @@
 package rules
 
 import (
+	"reflect"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -20,6 +23,9 @@ import (
 // rule is what is refused unless a gate is on. One of its functions is set.
 type rule struct {
 	gate string
+	// name replaces the rule of the names of a kind, whose Go type is that of kind.
+	name func(name string, prefix bool) []string
+	kind runtime.Object
 	// object returns the errors of an object.
 	object func(obj runtime.Object) field.ErrorList
 	// change returns the errors of an update.
@@ -48,7 +54,7 @@ func all() []rule {
 		{gate: "RecoverVolumeExpansionFailure", change: smallerClaims},
 		{gate: "RelaxedDNSSearchValidation", object: searches},
 		{gate: "RelaxedEnvironmentVariableValidation", object: variableNames},
-		{gate: "RelaxedServiceNameValidation", object: serviceName},
+		{gate: "RelaxedServiceNameValidation", kind: &corev1.Service{}, name: apivalidation.NameIsDNS1035Label},
 		{gate: "SCTPSupport", object: sctp},
 		{gate: "TaintTolerationComparisonOperators", object: comparisons},
 		{gate: "VolumeAttributesClass", object: attributesScope},
@@ -66,6 +72,11 @@ func Apply(kind *resource.Kind, enabled func(gate string) bool) {
 	rules := slices.DeleteFunc(all(), func(r rule) bool { return enabled(r.gate) != (r.refusal != nil) })
 	if len(rules) == 0 {
 		return
+	}
+	for _, r := range rules {
+		if r.name != nil && reflect.TypeOf(kind.New()) == reflect.TypeOf(r.kind) {
+			kind.NameRule = r.name
+		}
 	}
 	onCreate, onUpdate := kind.ValidateCreate, kind.ValidateUpdate
 	kind.ValidateCreate = func(obj runtime.Object) field.ErrorList {

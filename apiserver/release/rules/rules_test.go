@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-base/featuregate"
@@ -145,11 +146,17 @@ func kindNamed(t *testing.T, name string, r releases.Release, gate string, on *b
 	return &k
 }
 
+// nameErrors returns the errors of an object's name.
+func nameErrors(k *resource.Kind, obj runtime.Object) field.ErrorList {
+	name := obj.(metav1.Object).GetName()
+	return resource.Invalid(field.NewPath("metadata", "name"), name, k.NameRule(name, false))
+}
+
 // messages returns the errors of a create, or of an update of old.
 func messages(k *resource.Kind, obj, old runtime.Object) []string {
 	var errs field.ErrorList
 	if old == nil {
-		errs = append(k.Validate(obj), k.ValidateCreate(obj)...)
+		errs = append(append(nameErrors(k, obj), k.Validate(obj)...), k.ValidateCreate(obj)...)
 	} else {
 		errs = append(k.Validate(obj), k.ValidateUpdate(obj, old)...)
 	}
@@ -185,6 +192,15 @@ func TestEachRuleHoldsUntilItsGateIsOn(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAServiceNameThatEveryReleaseRefusesHasOneError(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		k := kindNamed(t, "Service", releases.Newest, "RelaxedServiceNameValidation", &on)
+		if got := messages(k, resourcetest.Object(t, k, serviceBase, `metadata: {name: A_b}`), nil); len(got) != 1 || !strings.Contains(got[0], `metadata.name: Invalid value: "A_b"`) {
+			t.Errorf("gate %t: %q", on, got)
+		}
 	}
 }
 
