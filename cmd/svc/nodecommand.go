@@ -21,7 +21,7 @@ import (
 func newImage() *cobra.Command {
 	flags := pflag.NewFlagSet("image", pflag.ContinueOnError)
 	dataDir := dataDirFlag(flags)
-	cmd := load.NewCommand(flags, func(cmd *cobra.Command) (string, error) {
+	cmd := load.NewCommand(flags, "svc up", func(cmd *cobra.Command) (string, error) {
 		choice, err := dataDir(cmd)
 		return containerd.Config{Dir: choice.Dir.Containerd()}.Endpoint(), err
 	})

@@ -62,7 +62,7 @@ func containerdDir(rootDir string) string { return filepath.Join(rootDir, "conta
 func newImage() *cobra.Command {
 	flags := pflag.NewFlagSet("image", pflag.ContinueOnError)
 	rootDir := flags.String("root-dir", config.DefaultFlags().RootDir, "Root directory of the agent whose own containerd is meant.")
-	return load.NewCommand(flags, func(*cobra.Command) (string, error) {
+	return load.NewCommand(flags, "svclet", func(*cobra.Command) (string, error) {
 		dir, err := filepath.Abs(*rootDir)
 		return containerd.Config{Dir: containerdDir(dir)}.Endpoint(), err
 	})

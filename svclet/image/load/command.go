@@ -21,8 +21,9 @@ import (
 const progressPeriod = 2 * time.Second
 
 // NewCommand returns the command "image" with its subcommands. extra are the flags
-// from which endpoint finds containerd if the command line has no endpoint.
-func NewCommand(extra *pflag.FlagSet, endpoint func(*cobra.Command) (string, error)) *cobra.Command {
+// from which endpoint finds containerd if the command line has no endpoint; startedBy is the
+// command that starts that containerd.
+func NewCommand(extra *pflag.FlagSet, startedBy string, endpoint func(*cobra.Command) (string, error)) *cobra.Command {
 	image := &cobra.Command{
 		Use:   "image",
 		Short: "Manage the images of this machine's node",
@@ -30,7 +31,7 @@ func NewCommand(extra *pflag.FlagSet, endpoint func(*cobra.Command) (string, err
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, c := range []func(*runtimeFlag) *cobra.Command{newImport, newList, newPull, newRemove} {
-		flag := &runtimeFlag{byDefault: endpoint}
+		flag := &runtimeFlag{byDefault: endpoint, startedBy: startedBy}
 		cmd := c(flag)
 		cmd.Flags().StringVar(&flag.endpoint, "container-runtime-endpoint", "",
 			"Socket of the containerd that has the images (unix:///run/containerd/containerd.sock). The default is that of the node's own containerd.")
@@ -44,14 +45,18 @@ func NewCommand(extra *pflag.FlagSet, endpoint func(*cobra.Command) (string, err
 type runtimeFlag struct {
 	endpoint  string
 	byDefault func(*cobra.Command) (string, error)
+	// startedBy is the command that starts the containerd of byDefault.
+	startedBy string
 }
 
-// of returns the socket for a command.
-func (f *runtimeFlag) of(cmd *cobra.Command) (string, error) {
+// of returns the socket for a command, and the command that starts what listens there, if that
+// is known.
+func (f *runtimeFlag) of(cmd *cobra.Command) (endpoint, startedBy string, err error) {
 	if f.endpoint != "" {
-		return f.endpoint, nil
+		return f.endpoint, "", nil
 	}
-	return f.byDefault(cmd)
+	endpoint, err = f.byDefault(cmd)
+	return endpoint, f.startedBy, err
 }
 
 func newImport(runtime *runtimeFlag) *cobra.Command {
@@ -74,7 +79,7 @@ It prints the name, the digest and the size of each image.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, files []string) (err error) {
-			if opts.Endpoint, err = runtime.of(cmd); err != nil {
+			if opts.Endpoint, opts.StartedBy, err = runtime.of(cmd); err != nil {
 				return err
 			}
 			for _, file := range files {

@@ -21,6 +21,9 @@ import (
 type Options struct {
 	// Endpoint is containerd's socket: a path, or a URL with the scheme unix.
 	Endpoint string
+	// StartedBy is the command that starts containerd, which the error names if none answers;
+	// empty if it is not known.
+	StartedBy string
 	// Name replaces the name of the image in an archive with a single one.
 	Name string
 	// Progress, if set, is called with the number of bytes that have been read.
@@ -68,7 +71,7 @@ func importArchive(ctx context.Context, opts Options, archive io.Reader, labels 
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	store, err := open(ctx, opts.Endpoint, opts.Clock)
+	store, err := open(ctx, opts)
 	if err != nil {
 		return nil, err
 	}

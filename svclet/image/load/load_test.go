@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"svc.dev/svc/svclet/image/pause"
 )
@@ -301,6 +304,26 @@ func TestAMissingContainerdIsExplained(t *testing.T) {
 	_, err := Import(t.Context(), Options{Endpoint: socket}, strings.NewReader(""))
 	if want := "no containerd answers at unix://" + socket + ": start it, or name another endpoint"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestTheCommandThatStartsTheNodesContainerdIsNamed(t *testing.T) {
+	socket := t.TempDir() + "/none"
+	archive := t.TempDir() + "/a.tar"
+	if err := os.WriteFile(archive, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"no containerd answers at unix://" + socket + ": start it with 'svc up', or name another endpoint":             {"list"},
+		archive + ": no containerd answers at unix://" + socket + ": start it with 'svc up', or name another endpoint": {"import", archive},
+		"no containerd answers at unix://" + socket + "2: start it, or name another endpoint":                          {"list", "--container-runtime-endpoint=" + socket + "2"},
+	} {
+		cmd := NewCommand(pflag.NewFlagSet("", pflag.ContinueOnError), "svc up", func(*cobra.Command) (string, error) { return socket, nil })
+		cmd.SetArgs(args)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", args, err, want)
+		}
 	}
 }
 

@@ -105,11 +105,11 @@ type criClient struct {
 
 // withCRI connects to the runtime of a command's flags while do runs.
 func withCRI(cmd *cobra.Command, runtime *runtimeFlag, do func(context.Context, *criClient) error) error {
-	endpoint, err := runtime.of(cmd)
+	endpoint, startedBy, err := runtime.of(cmd)
 	if err != nil {
 		return err
 	}
-	conn, err := dial(cmd.Context(), endpoint)
+	conn, err := dial(cmd.Context(), endpoint, startedBy)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func serveNode(t *testing.T, n *node) func(args ...string) (out string, err erro
 		serving.Wait()
 	})
 	return func(args ...string) (string, error) {
-		cmd := NewCommand(pflag.NewFlagSet("", pflag.ContinueOnError), func(*cobra.Command) (string, error) { return socket, nil })
+		cmd := NewCommand(pflag.NewFlagSet("", pflag.ContinueOnError), "svc up", func(*cobra.Command) (string, error) { return socket, nil })
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		var out strings.Builder
 		cmd.SetOut(&out)

@@ -71,14 +71,14 @@ type store struct {
 	buffer    []byte
 }
 
-func open(ctx context.Context, endpoint string, c clock.WithTicker) (*store, error) {
-	conn, err := dial(ctx, endpoint)
+func open(ctx context.Context, opts Options) (*store, error) {
+	conn, err := dial(ctx, opts.Endpoint, opts.StartedBy)
 	if err != nil {
 		return nil, err
 	}
 	s := &store{
 		conn:      conn,
-		clock:     c,
+		clock:     opts.Clock,
 		content:   contentapi.NewContentClient(conn),
 		images:    imagesapi.NewImagesClient(conn),
 		leases:    leasesapi.NewLeasesClient(conn),
@@ -90,21 +90,22 @@ func open(ctx context.Context, endpoint string, c clock.WithTicker) (*store, err
 	}
 	s.ctx = metadata.AppendToOutgoingContext(ctx, "containerd-namespace", namespace)
 	_, err = s.leases.Create(s.ctx, &leasesapi.CreateRequest{ID: s.lease, Labels: map[string]string{
-		labelExpire: c.Now().Add(leaseTime).UTC().Format(time.RFC3339),
+		labelExpire: opts.Clock.Now().Add(leaseTime).UTC().Format(time.RFC3339),
 	}})
 	if err != nil {
 		conn.Close()
 		if status.Code(err) == codes.Unimplemented {
-			return nil, fmt.Errorf("what answers at %s is not containerd: images can only be imported into containerd", endpoint)
+			return nil, fmt.Errorf("what answers at %s is not containerd: images can only be imported into containerd", opts.Endpoint)
 		}
-		return nil, fmt.Errorf("reach containerd at %s: %w", endpoint, plain(err))
+		return nil, fmt.Errorf("reach containerd at %s: %w", opts.Endpoint, plain(err))
 	}
 	s.ctx = metadata.AppendToOutgoingContext(s.ctx, "containerd-lease", s.lease)
 	return s, nil
 }
 
-// dial connects to containerd's socket: a path, or a URL with the scheme unix.
-func dial(ctx context.Context, endpoint string) (*grpc.ClientConn, error) {
+// dial connects to containerd's socket: a path, or a URL with the scheme unix. startedBy is
+// that of Options.
+func dial(ctx context.Context, endpoint, startedBy string) (*grpc.ClientConn, error) {
 	if !strings.Contains(endpoint, "://") {
 		endpoint = "unix://" + endpoint
 	}
@@ -112,7 +113,11 @@ func dial(ctx context.Context, endpoint string) (*grpc.ClientConn, error) {
 		// Without this check gRPC would log that the socket does not exist.
 		probe, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		if err != nil {
-			return nil, fmt.Errorf("no containerd answers at %s: start it, or name another endpoint (%w)", endpoint, err)
+			remedy := "start it"
+			if startedBy != "" {
+				remedy = fmt.Sprintf("start it with '%s'", startedBy)
+			}
+			return nil, fmt.Errorf("no containerd answers at %s: %s, or name another endpoint (%w)", endpoint, remedy, err)
 		}
 		probe.Close()
 	}
