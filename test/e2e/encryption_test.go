@@ -7,12 +7,16 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -270,6 +274,37 @@ var _ = Describe("encryption at rest", func() {
 		Expect(e.field("{.data.a}", "secret", "later")).To(Equal("Yw=="))
 	})
 
+	It("has nothing of a KMS plugin in the log, even at -v=9", func(ctx SpecContext) {
+		const value = "correct-horse-battery-staple"
+		e := newEncrypted(ctx)
+		socket := filepath.Join(e.dir, "kms.sock")
+		plugin := newPlugin("1")
+		defer plugin.serve(socket)()
+		providers := "{kms: {apiVersion: v2, name: test, endpoint: 'unix://" + socket + "', timeout: 10s}}"
+		e.restart(ctx, providers, "-v=9")
+		e.run("create", "secret", "generic", "sealed", "--from-literal=a="+value)
+		log := e.server.Output()
+		e.restart(ctx, providers, "-v=9") // it has no decrypted keys in memory
+		Expect(e.field("{.data.a}", "secret", "sealed")).To(Equal(base64.StdEncoding.EncodeToString([]byte(value))))
+		log += e.server.Output()
+
+		By("letting the plugin fail to decrypt")
+		plugin.remove("1")
+		plugin.use("2")
+		e.restart(ctx, providers, "-v=9")
+		Expect(e.fails("", "get", "secret", "sealed")).To(ContainSubstring("Internal error occurred"))
+		log += e.server.Output()
+
+		Expect(log).To(And(ContainSubstring("/api/v1/namespaces/default/secrets/sealed"), ContainSubstring(`there is no key \"1\"`)), "requests and errors are logged")
+		exchanged := plugin.exchanges()
+		Expect(len(exchanged)).To(BeNumerically(">=", 4), "what was encrypted and decrypted, and the answers")
+		for _, secret := range append(exchanged, []byte(value)) {
+			for _, spelt := range spellings(secret) {
+				Expect(log).NotTo(ContainSubstring(spelt))
+			}
+		}
+	})
+
 	DescribeTable("refuses a bad configuration with one line", func(ctx SpecContext, config, want string) {
 		dir := GinkgoT().TempDir()
 		file := filepath.Join(dir, "encryption.yaml")
@@ -288,11 +323,21 @@ var _ = Describe("encryption at rest", func() {
 	)
 })
 
+// spellings are the forms in which a log may have bytes.
+func spellings(secret []byte) []string {
+	return []string{
+		string(secret), strings.Trim(strconv.Quote(string(secret)), `"`), base64.StdEncoding.EncodeToString(secret), hex.EncodeToString(secret),
+		strings.Trim(fmt.Sprint(secret), "[]"),
+	}
+}
+
 // plugin is a KMS plugin with keys, by their IDs.
 type plugin struct {
 	mu      sync.Mutex
 	current string
 	keys    map[string]cipher.AEAD
+	// exchanged is what it has been asked to encrypt and decrypt, and what it has answered.
+	exchanged [][]byte
 }
 
 func newPlugin(keyID string) *plugin {
@@ -322,6 +367,20 @@ func (p *plugin) remove(keyID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.keys, keyID)
+}
+
+// exchange notes a request and its answer.
+func (p *plugin) exchange(all ...[]byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.exchanged = append(p.exchanged, all...)
+}
+
+// exchanges returns what the plugin has been asked to encrypt and decrypt, and its answers.
+func (p *plugin) exchanges() [][]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.exchanged)
 }
 
 // key returns a key, by default the current one, with its ID.
@@ -369,7 +428,9 @@ func (p *plugin) Encrypt(_ context.Context, _ string, data []byte) (*kms.Encrypt
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, err
 	}
-	return &kms.EncryptResponse{Ciphertext: key.Seal(nonce, nonce, data, nil), KeyID: id}, nil
+	sealed := key.Seal(nonce, nonce, data, nil)
+	p.exchange(slices.Clone(data), sealed)
+	return &kms.EncryptResponse{Ciphertext: sealed, KeyID: id}, nil
 }
 
 // Decrypt implements the service.
@@ -378,5 +439,7 @@ func (p *plugin) Decrypt(_ context.Context, _ string, req *kms.DecryptRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return key.Open(nil, req.Ciphertext[:key.NonceSize()], req.Ciphertext[key.NonceSize():], nil)
+	data, err := key.Open(nil, req.Ciphertext[:key.NonceSize()], req.Ciphertext[key.NonceSize():], nil)
+	p.exchange(slices.Clone(req.Ciphertext), slices.Clone(data))
+	return data, err
 }
