@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/cgroup"
@@ -44,6 +45,15 @@ func newEviction(base common, conn connections, p *pods, n *node.Node, measured 
 		Conditions:    base.conditions, Changed: n.Changed,
 		Event: conn.events.Node, Measured: base.metrics.EvictionStats,
 		RemoveDead: p.Manager.RemoveDead, RemoveImages: images.RemoveUnused,
+	}
+	if *c.CgroupsPerQOS { // otherwise pods have no cgroups of their own
+		o.Cgroup = func(pod *corev1.Pod) (*statsapi.PodStats, error) {
+			path, err := p.cgroups.Parent(pod)
+			if err != nil {
+				return nil, err
+			}
+			return measured.PodCgroup(path)
+		}
 	}
 	if c.KernelMemcgNotification && !cgroup.Unified() {
 		o.Notify = func(signal threshold.Signal, bytes int64, crossed func()) (func(), error) {

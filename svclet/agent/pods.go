@@ -41,6 +41,7 @@ type pods struct {
 	allocations  *allocation.Manager
 	statuses     *status.Manager
 	volumes      *volume.Manager
+	cgroups      cgroups
 	probeMetrics []prometheus.Collector
 	oomKills     *oom.Counter
 	updates      chan source.Update // of all sources
@@ -124,7 +125,7 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 		func(ctx context.Context) { manager.Run(ctx, updates) },
 	)
 	return &pods{
-		Manager: manager, executor: operations, allocations: allocations, statuses: statuses, volumes: volumes,
+		Manager: manager, executor: operations, allocations: allocations, statuses: statuses, volumes: volumes, cgroups: cgroups,
 		probeMetrics: probes.ProbeMetrics(), oomKills: oom.NewCounter(table.Containers), updates: updates,
 	}, all, nil
 }

@@ -54,7 +54,11 @@ type Stats interface {
 type Options struct {
 	Pods  Pods
 	Stats Stats
-	Clock clock.Clock
+	// Cgroup measures the memory and the processes of a pod by its cgroup: of pods of which
+	// Stats has none, because the runtime has just been started again or no container of them
+	// runs. It may be nil.
+	Cgroup func(pod *corev1.Pod) (*statsapi.PodStats, error)
+	Clock  clock.Clock
 	// Thresholds are those of the node; none turns eviction under pressure off.
 	Thresholds []threshold.Threshold
 	// TransitionPeriod is how long a pressure condition lasts after its thresholds were
@@ -204,11 +208,8 @@ func (m *Manager) decide(summary *statsapi.Summary) *Starved {
 // evictOne evicts the first pod by rank, waits until its resources are released, and reports
 // whether they are. Pods that are ending already are not evicted again.
 func (m *Manager) evictOne(ctx context.Context, summary *statsapi.Summary, starved *Starved) bool {
-	used := Usage{}
-	for i := range summary.Pods {
-		used[summary.Pods[i].PodRef.UID] = &summary.Pods[i]
-	}
 	active := slices.DeleteFunc(m.o.Pods.Active(), func(p *corev1.Pod) bool { return m.evicted[p.UID] })
+	used := m.usage(ctx, active, summary, starved.Resource)
 	ranked := Rank(active, used, starved.Resource, layoutOf(summary).partsOf(starved.Threshold.Signal))
 	if len(ranked) == 0 {
 		klog.FromContext(ctx).Info("No pod can be evicted to reclaim resource", "resource", starved.Resource)
@@ -230,6 +231,30 @@ func (m *Manager) evictOne(ctx context.Context, summary *statsapi.Summary, starv
 	}
 	m.evict(p.UID, e)
 	return m.awaitRelease(ctx, []types.UID{p.UID}, starved, grace)
+}
+
+// usage returns the statistics of active pods. Those of memory and processes are measured by
+// cgroups where the summary lacks them: a pod without statistics would be evicted first.
+func (m *Manager) usage(ctx context.Context, active []*corev1.Pod, summary *statsapi.Summary, starved corev1.ResourceName) Usage {
+	used := Usage{}
+	for i := range summary.Pods {
+		used[summary.Pods[i].PodRef.UID] = &summary.Pods[i]
+	}
+	if m.o.Cgroup == nil || starved != corev1.ResourceMemory && starved != resourcePIDs {
+		return used
+	}
+	for _, p := range active {
+		if _, known := excess(p, used[string(p.UID)], starved, parts{}); known {
+			continue
+		}
+		measured, err := m.o.Cgroup(p)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to measure the cgroup of pod, it is evicted first", "pod", klog.KObj(p))
+			continue
+		}
+		used[string(p.UID)] = measured
+	}
+	return used
 }
 
 func (m *Manager) evict(uid types.UID, e pod.Eviction) {

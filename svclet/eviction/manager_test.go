@@ -40,6 +40,8 @@ type machine struct {
 	changes int
 	// blind is a node whose probes fail.
 	blind bool
+	// unmeasured are pods of which the runtime has no statistics.
+	unmeasured map[types.UID]bool
 }
 
 func newMachine(pods int) *machine {
@@ -106,6 +108,9 @@ func (m *machine) Summary(context.Context, bool) (*statsapi.Summary, error) {
 		s.Node.Runtime = &statsapi.RuntimeStats{ImageFs: &statsapi.FsStats{AvailableBytes: ptr.To(m.imageDisk * gib), CapacityBytes: ptr.To(m.imageDisk * gib)}}
 	}
 	for _, p := range m.pods {
+		if m.unmeasured[p.UID] {
+			continue
+		}
 		s.Pods = append(s.Pods, statsapi.PodStats{PodRef: statsapi.PodReference{UID: string(p.UID)}, VolumeStats: []statsapi.VolumeStats{{Name: "v", FsStats: statsapi.FsStats{UsedBytes: ptr.To[uint64](gib)}}}, Memory: &statsapi.MemoryStats{WorkingSetBytes: ptr.To[uint64](gib)}})
 	}
 	return s, nil
@@ -212,6 +217,34 @@ func TestTheAgeOfTheStatisticsIsToldWhenAPodIsEvicted(t *testing.T) {
 	pass(func() bool { return m.left() == 0 })
 	if age := <-told; age < 3*time.Second {
 		t.Errorf("the age of the statistics is %s", age)
+	}
+}
+
+func TestPodsWithoutStatisticsAreRankedByTheirCgroups(t *testing.T) {
+	bytes := func(n uint64) func(*corev1.Pod) (*statsapi.PodStats, error) {
+		return func(*corev1.Pod) (*statsapi.PodStats, error) {
+			return &statsapi.PodStats{Memory: &statsapi.MemoryStats{WorkingSetBytes: &n}}, nil
+		}
+	}
+	for _, test := range []struct {
+		rule   string
+		cgroup func(*corev1.Pod) (*statsapi.PodStats, error)
+		want   types.UID
+	}{
+		{"a pod without a running container uses nothing", bytes(0), "b"},
+		{"one that uses more than the others", bytes(2 * gib), "a"},
+		{"one that cannot be measured", func(*corev1.Pod) (*statsapi.PodStats, error) { return nil, errors.New("broken") }, "a"},
+		{"pods without cgroups of their own", nil, "a"},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			m := newMachine(2)
+			m.memory, m.unmeasured = 1, map[types.UID]bool{"a": true}
+			pass := m.start(t, threshold.Settings{Hard: map[string]string{"memory.available": "2Gi"}}, &Conditions{}, func(o *Options) { o.Cgroup = test.cgroup })
+			pass(func() bool { return m.left() == 1 })
+			if _, pods := m.seen(); pods[0] != test.want {
+				t.Errorf("evicts %v, want %s", pods, test.want)
+			}
+		})
 	}
 }
 

@@ -62,6 +62,15 @@ func (m machine) cgroup(name string) (usage, error) {
 	return u, m.ofRoot(name, &u)
 }
 
+// tasks reads the number of tasks in a cgroup and below it.
+func (m machine) tasks(name string) (uint64, error) {
+	at := "sys/fs/cgroup/pids"
+	if m.unified {
+		at = "sys/fs/cgroup"
+	}
+	return m.number(at, name, "pids.current")
+}
+
 func (m machine) unifiedCgroup(name string) (usage, error) {
 	const at = "sys/fs/cgroup"
 	var u usage

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"time"
 
@@ -77,6 +78,20 @@ func (p *Provider) Probe() (*statsapi.Summary, error) {
 	}
 	s.Node.Runtime.ContainerFs, err = fileSystem(disks[1], now)
 	return s, err
+}
+
+// PodCgroup measures the memory and the processes of a pod by its cgroup, without the runtime.
+// A cgroup that does not exist uses nothing: the containers of the pod have not been created.
+func (p *Provider) PodCgroup(cgroup string) (*statsapi.PodStats, error) {
+	u, err := p.machine.cgroup(cgroup)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	processes, err := p.machine.tasks(cgroup)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	return &statsapi.PodStats{Memory: memory(u, p.o.Clock.Now()), ProcessStats: &statsapi.ProcessStats{ProcessCount: &processes}}, nil
 }
 
 // systemContainers measures the cgroups besides those of pods. A cgroup that does

@@ -49,6 +49,7 @@ func machine(t *testing.T, unified bool) string {
 			"kubepods/memory.current":  "8192\n",
 			"kubepods/memory.max":      "max\n",
 			"kubepods/memory.stat":     "anon 4096\ninactive_file 1024\npgfault 7\npgmajfault 8\n",
+			"kubepods/pids.current":    "12\n",
 			"kubepods/memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
 		} {
 			files["sys/fs/cgroup/"+name] = text
@@ -60,6 +61,7 @@ func machine(t *testing.T, unified bool) string {
 			"cpuacct/kubepods/cpuacct.usage":        "1000000000\n",
 			"memory/kubepods/memory.usage_in_bytes": "8192\n",
 			"memory/kubepods/memory.limit_in_bytes": "9223372036854771712\n",
+			"pids/kubepods/pids.current":            "12\n",
 			"memory/kubepods/memory.stat":           "total_rss 4096\ntotal_inactive_file 1024\ntotal_pgfault 7\ntotal_pgmajfault 8\n",
 		} {
 			files["sys/fs/cgroup/"+name] = text
@@ -265,6 +267,31 @@ func TestAProbeIsOfTheSameResourcesAsTheSummary(t *testing.T) {
 	}
 	if images := probed.Node.Runtime; images != nil && !ptr.Equal(images.ImageFs.CapacityBytes, n.Runtime.ImageFs.CapacityBytes) {
 		t.Errorf("the disk of images has %v", images.ImageFs.CapacityBytes)
+	}
+}
+
+func TestAPodIsMeasuredByItsCgroup(t *testing.T) {
+	for _, unified := range []bool{false, true} {
+		root := machine(t, unified)
+		p := stats.New(stats.Options{Root: root}, nil, nil, nil)
+		used, err := p.PodCgroup("/kubepods")
+		if err != nil || *used.Memory.WorkingSetBytes != 8192-1024 || *used.ProcessStats.ProcessCount != 12 {
+			t.Errorf("unified %t: %+v, %v", unified, used, err)
+		}
+		none, err := p.PodCgroup("/kubepods/podx")
+		if err != nil || *none.Memory.WorkingSetBytes != 0 || *none.ProcessStats.ProcessCount != 0 {
+			t.Errorf("unified %t: a cgroup that does not exist: %+v, %v", unified, none, err)
+		}
+		file := map[bool]string{false: "sys/fs/cgroup/memory/kubepods/memory.stat", true: "sys/fs/cgroup/kubepods/memory.current"}[unified]
+		if err := os.Remove(filepath.Join(root, file)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(filepath.Join(root, file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.PodCgroup("/kubepods"); err == nil {
+			t.Errorf("unified %t: no error for a cgroup that cannot be read", unified)
+		}
 	}
 }
 
