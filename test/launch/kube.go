@@ -174,8 +174,9 @@ func (k *Kube) Kill() { k.server.Kill() }
 // Signal sends the server a signal.
 func (k *Kube) Signal(sig syscall.Signal) error { return k.server.Signal(sig) }
 
-// Again starts the server again after Kill, and returns when it is ready.
-func (k *Kube) Again(ctx context.Context) (err error) {
+// Again starts the server again after Kill, with further flags, and returns when it is ready.
+func (k *Kube) Again(ctx context.Context, flags ...string) (err error) {
+	k.flags = append(k.flags, flags...)
 	if k.server, err = Start(nil, k.program, k.flags...); err != nil {
 		return err
 	}

@@ -35,10 +35,18 @@ func (admit) Handles(admission.Operation) bool { return true }
 
 type deny struct{}
 
-var _ admission.ValidationInterface = deny{}
+var (
+	_ admission.MutationInterface   = deny{}
+	_ admission.ValidationInterface = deny{}
+)
 
 // Handles implements admission.Interface.
 func (deny) Handles(admission.Operation) bool { return true }
+
+// Admit implements admission.MutationInterface: an object that is not valid is refused, too.
+func (d deny) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	return d.Validate(ctx, a, o)
+}
 
 // Validate implements admission.ValidationInterface.
 func (deny) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {

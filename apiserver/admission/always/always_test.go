@@ -3,6 +3,8 @@ package always
 import (
 	"testing"
 
+	"k8s.io/apiserver/pkg/admission"
+
 	"svc.dev/svc/apiserver/admission/admissiontest"
 )
 
@@ -18,5 +20,9 @@ func TestDeny(t *testing.T) {
 		if err := p.Send(t, r); err == nil || err.Error() != `pods "pod" is forbidden: admission control is denying all modifications` {
 			t.Errorf("got %v", err)
 		}
+	}
+	before, ok := p.Interface.(admission.MutationInterface)
+	if !ok || before.Admit(t.Context(), admissiontest.Request{Object: admissiontest.Pod()}.Attributes(t), nil) == nil {
+		t.Error("it does not refuse objects before they are validated")
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"io"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apiserver/pkg/admission"
+
+	"svc.dev/svc/apiserver/admission/escalation"
 )
 
 // AttestName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -26,7 +27,8 @@ type attest struct{ plugin }
 var _ admission.ValidationInterface = &attest{}
 
 // Validate implements admission.ValidationInterface. An update that leaves the bundle as it is,
-// as that of the garbage collector, needs no permission.
+// or is the garbage collector's, needs no permission. One of labels alone does: by their labels,
+// pods choose the bundles that they trust.
 func (p *attest) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	// The Go type is the same for every group domain of the kind.
 	bundle, ok := a.GetObject().(*certificatesv1.ClusterTrustBundle)
@@ -35,7 +37,7 @@ func (p *attest) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	signers := []string{bundle.Spec.SignerName}
 	if old, updated := a.GetOldObject().(*certificatesv1.ClusterTrustBundle); updated {
-		if apiequality.Semantic.DeepEqual(old.Spec, bundle.Spec) {
+		if escalation.OnlyGarbageCollection(bundle, old) {
 			return nil
 		}
 		// An update may not choose another signer; its validation comes later.

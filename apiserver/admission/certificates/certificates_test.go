@@ -108,6 +108,13 @@ func TestABundleOfASignerNeedsThePermissionToAttest(t *testing.T) {
 	bundle := func(signer, trust string) *certificatesv1.ClusterTrustBundle {
 		return &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: trust}}
 	}
+	changed := func(change func(*metav1.ObjectMeta)) *certificatesv1.ClusterTrustBundle {
+		b := bundle("example.com/a", "x")
+		change(&b.ObjectMeta)
+		return b
+	}
+	collected := changed(func(m *metav1.ObjectMeta) { m.Finalizers = []string{"x"} })
+	collected.APIVersion, collected.Kind = "certificates.k8s.io/v1beta1", "ClusterTrustBundle" // of the request
 	const refused = `clustertrustbundles.certificates.k8s.io "x" is forbidden: user not permitted to attest for signerName "example.com/a"`
 	for _, test := range []struct {
 		rule        string
@@ -121,6 +128,8 @@ func TestABundleOfASignerNeedsThePermissionToAttest(t *testing.T) {
 		{"another verb", only("sign", "example.com/a"), bundle("example.com/a", "x"), nil, refused},
 		{"none for a bundle without a signer", only("", ""), bundle("", "x"), nil, ""},
 		{"none for an update without change", only("", ""), bundle("example.com/a", "x"), bundle("example.com/a", "x"), ""},
+		{"none for the garbage collector", only("", ""), collected, bundle("example.com/a", "x"), ""},
+		{"a change of labels", only("", ""), changed(func(m *metav1.ObjectMeta) { m.Labels = map[string]string{"a": "b"} }), bundle("example.com/a", "x"), refused},
 		{"a change", only("", ""), bundle("example.com/a", "y"), bundle("example.com/a", "x"), refused},
 		{"a change to a signer of the user", only("attest", "example.com/b"), bundle("example.com/b", "x"), bundle("example.com/a", "x"), refused},
 	} {

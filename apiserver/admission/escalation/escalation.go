@@ -83,7 +83,7 @@ func gathers(role *rbacv1.ClusterRole) bool {
 
 // role returns an error unless the user may write a role with these rules.
 func (g *guard) role(ctx context.Context, a admission.Attributes, name string, rules []rbacv1.PolicyRule, gathers bool) error {
-	if onlyGarbageCollection(a.GetObject(), a.GetOldObject()) {
+	if OnlyGarbageCollection(a.GetObject(), a.GetOldObject()) {
 		return nil
 	}
 	allowed, err := g.allowed(ctx, a, "escalate", a.GetResource().Resource, name)
@@ -101,7 +101,7 @@ func (g *guard) role(ctx context.Context, a admission.Attributes, name string, r
 
 // binding returns an error unless the user may write a binding to a role.
 func (g *guard) binding(ctx context.Context, a admission.Attributes, ref rbacv1.RoleRef) error {
-	if onlyGarbageCollection(a.GetObject(), a.GetOldObject()) {
+	if OnlyGarbageCollection(a.GetObject(), a.GetOldObject()) {
 		return nil
 	}
 	resource := map[string]string{"Role": "roles", "ClusterRole": "clusterroles"}[ref.Kind]
@@ -178,9 +178,9 @@ func describe(rules []rbacv1.PolicyRule) []string {
 	return lines
 }
 
-// onlyGarbageCollection reports whether an update changes only the fields that
+// OnlyGarbageCollection reports whether an update changes only the fields that
 // the garbage collector writes: owner references and finalizers.
-func onlyGarbageCollection(obj, old runtime.Object) bool {
+func OnlyGarbageCollection(obj, old runtime.Object) bool {
 	if old == nil {
 		return false
 	}
@@ -196,5 +196,7 @@ func onlyGarbageCollection(obj, old runtime.Object) bool {
 	into.SetOwnerReferences(from.GetOwnerReferences())
 	into.SetFinalizers(from.GetFinalizers())
 	into.SetManagedFields(from.GetManagedFields())
+	// The request may be of another version than the stored object.
+	same.GetObjectKind().SetGroupVersionKind(old.GetObjectKind().GroupVersionKind())
 	return apiequality.Semantic.DeepEqual(same, old)
 }

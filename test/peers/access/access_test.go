@@ -67,6 +67,18 @@ func startWith(t *testing.T, own []string, flags ...string) (svc, kube *server) 
 // startEach starts each server with its flags.
 func startEach(t *testing.T, ofSvc, ofKube []string) (svc, kube *server) {
 	t.Helper()
+	kube = startKube(t, ofKube...)
+	s, err := launch.Up(t.Context(), t.TempDir(), ofSvc...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	return newServer(t, s.Config), kube
+}
+
+// startKube starts kube-apiserver. It skips the test if there is no svc to compare with.
+func startKube(t *testing.T, flags ...string) *server {
+	t.Helper()
 	if os.Getenv("SVC") == "" {
 		t.Skip("it compares the binary that $SVC names with kube-apiserver: run make test-peers-access")
 	}
@@ -75,19 +87,14 @@ func startEach(t *testing.T, ofSvc, ofKube []string) (svc, kube *server) {
 			t.Fatal(err)
 		}
 	}
-	k, err := launch.UpKube(t.Context(), t.TempDir(), ofKube...)
+	k, err := launch.UpKube(t.Context(), t.TempDir(), flags...)
 	t.Cleanup(k.Stop)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := launch.Up(t.Context(), t.TempDir(), ofSvc...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Kill)
-	svc, kube = newServer(t, s.Config), newServer(t, k.Config)
+	kube := newServer(t, k.Config)
 	kube.peer = k
-	return svc, kube
+	return kube
 }
 
 // report fails the test for each difference that differences.yaml does not explain, and

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -22,11 +23,12 @@ import (
 	"k8s.io/client-go/rest"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	"svc.dev/svc/test/launch"
 	"svc.dev/svc/test/peers/difference"
 )
 
-// plugins are those that are off by default and whose effects do not exclude each other.
-const plugins = "NodeRestriction,AlwaysPullImages,DenyServiceExternalIPs,ExtendedResourceToleration,LimitPodHardAntiAffinityTopology," +
+// compatible are the plugins that are off by default and whose effects do not exclude each other.
+const compatible = "NodeRestriction,AlwaysPullImages,DenyServiceExternalIPs,ExtendedResourceToleration,LimitPodHardAntiAffinityTopology," +
 	"NamespaceExists,OwnerReferencesPermissionEnforcement,PodNodeSelector,PodTolerationRestriction"
 
 // step is a request of admission.yaml. Its response is compared if it has a name.
@@ -39,8 +41,9 @@ type step struct {
 	// Path is that of the collection for a POST, otherwise that of the object.
 	Path, ContentType string
 	Body              map[string]any
-	// Until repeats a request that prepares others until its answer begins with it.
-	Until string
+	// Until repeats a request that prepares others until its answer begins with it, or the
+	// field Of of the response does.
+	Until, Of string
 
 	auditID string
 }
@@ -51,7 +54,7 @@ const configured = "NodeRestriction,EventRateLimit,ImagePolicyWebhook,NamespaceA
 
 // TestBothServersAdmitTheSame compares what each admission plugin accepts, changes and refuses.
 func TestBothServersAdmitTheSame(t *testing.T) {
-	svc, kube := start(t, "--enable-admission-plugins="+plugins, "--disable-admission-plugins=ServiceAccount", "--allow-privileged=true")
+	svc, kube := start(t, "--enable-admission-plugins="+compatible, "--disable-admission-plugins=ServiceAccount", "--allow-privileged=true")
 	compareAdmission(t, svc, kube, "admission", steps(t, "admission.yaml"))
 }
 
@@ -60,6 +63,54 @@ func TestBothServersAdmitTheSameWithConfiguredPlugins(t *testing.T) {
 	svc, kube := startWith(t, []string{"--controllers=", "--service-cluster-ip-range=10.96.0.0/16"},
 		"--enable-admission-plugins="+configured, "--admission-control-config-file="+pluginConfig(t))
 	compareAdmission(t, svc, kube, "configured admission", steps(t, "configured.yaml"))
+}
+
+// later are the plugins that are compared at the release of kube-apiserver, besides those
+// that are on by default.
+const later = "AlwaysAdmit,AlwaysPullImages"
+
+// TestBothServersAdmitTheSameAtALaterRelease is TestBothServersAdmitTheSame for the plugins
+// of later releases, and the kinds of them that are off by default.
+func TestBothServersAdmitTheSameAtALaterRelease(t *testing.T) {
+	svc, kube := startWith(t, svcFlags("--release="+ofKube), "--enable-admission-plugins="+later, launch.NoServiceAccounts,
+		"--runtime-config=certificates.k8s.io/v1beta1/clustertrustbundles=true", "--feature-gates=ClusterTrustBundle=true")
+	compareAdmission(t, svc, kube, "later admission", steps(t, "later.yaml"))
+}
+
+// TestBothServersDenyTheSame is TestBothServersAdmitTheSame for AlwaysDeny.
+func TestBothServersDenyTheSame(t *testing.T) {
+	const deny = "--enable-admission-plugins=AlwaysDeny"
+	kube, dir := startKube(t), t.TempDir()
+	first, err := launch.Up(t.Context(), dir, svcFlags()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(first.Kill)
+	for _, s := range []*server{newServer(t, first.Config), kube} {
+		s.makeKept(t)
+	}
+	first.Kill()
+	again, err := launch.Up(t.Context(), dir, svcFlags(deny)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(again.Kill)
+	kube.peer.Kill()
+	if err := kube.peer.Again(t.Context(), deny); err != nil {
+		t.Fatal(err)
+	}
+	compareAdmission(t, newServer(t, again.Config), kube, "denied admission", steps(t, "deny.yaml"))
+}
+
+// makeKept creates the objects that AlwaysDeny would not let a server create.
+func (s *server) makeKept(t *testing.T) {
+	t.Helper()
+	if _, err := s.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.client.CoreV1().ConfigMaps("plain").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // pluginConfig is the file of the configurations of plugins: two events a second in a
@@ -116,6 +167,7 @@ func reviewImages(w http.ResponseWriter, req *http.Request) {
 func compareAdmission(t *testing.T, svc, kube *server, about string, all []step) {
 	t.Helper()
 	var found []difference.Difference
+	plugins := readCases(t)
 	for _, s := range all {
 		if s.Until != "" {
 			svc.await(t, s)
@@ -131,6 +183,8 @@ func compareAdmission(t *testing.T, svc, kube *server, about string, all []step)
 			}
 			continue
 		}
+		checkCases(t, plugins, s, "svc", ours)
+		checkCases(t, plugins, s, "kube-apiserver", theirs)
 		found = append(found, difference.Between(s.Is, ours, theirs)...)
 	}
 	if svc.audit != "" {

@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -64,12 +65,13 @@ func compareAudited(t *testing.T, about string, all []step) {
 	compareAdmission(t, svc, kube, about, all)
 }
 
-// await sends a request again and again until its answer begins as it should.
+// await sends a request again and again until its answer, or a field of its response, begins
+// as it should.
 func (s *server) await(t *testing.T, st step) {
 	t.Helper()
 	var last string
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, launch.Patience, true, func(context.Context) (bool, error) {
-		last = s.send(t, st)["answer"]
+		last = s.send(t, st)[cmp.Or(st.Of, "answer")]
 		return strings.HasPrefix(last, st.Until), nil
 	})
 	if err != nil {
