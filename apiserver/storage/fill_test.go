@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,4 +112,44 @@ func TestObjectsOfTypesWithACacheAreCountedEveryMinute(t *testing.T) {
 	if len(counts) > 0 {
 		t.Errorf("counted %+v, too", <-counts)
 	}
+}
+
+func TestTheFirstListOnAnIdleServerReadsOnceAndWaitsForNoWrite(t *testing.T) {
+	for name, b := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			// The newest version is that of another type, whose cache exists.
+			maps, _ := storeOf(t, b, "configmaps")
+			create(t.Context(), t, maps, "a")
+			if _, err := list(t.Context(), maps, everything); err != nil {
+				t.Fatal(err)
+			}
+			secrets, _ := storeOf(t, b, "secrets")
+			lazy := lazyOf(secrets)
+			counted := &countedReads{Interface: lazy.config.Storage}
+			lazy.config.Storage = counted
+			if err := secrets.GetList(t.Context(), "/secrets/", everything, &corev1.SecretList{}); err != nil {
+				t.Fatal(err)
+			}
+			if lists, progress := counted.lists.Load(), counted.progress.Load(); lists != 1 || progress != 0 {
+				t.Errorf("the first list took %d reads of etcd and %d requests of progress", lists, progress)
+			}
+		})
+	}
+}
+
+// countedReads counts the reads for a cache, and its requests of progress, which it makes while
+// a reader waits for a version.
+type countedReads struct {
+	storage.Interface
+	lists, progress atomic.Int32
+}
+
+func (c *countedReads) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	c.lists.Add(1)
+	return c.Interface.GetList(ctx, key, opts, list)
+}
+
+func (c *countedReads) RequestWatchProgress(ctx context.Context) error {
+	c.progress.Add(1)
+	return c.Interface.RequestWatchProgress(ctx)
 }
