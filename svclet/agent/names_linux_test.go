@@ -123,7 +123,9 @@ func TestPodsAskTheNodesServerByIPv6(t *testing.T) {
 	}
 	p, err := proxy.New(proxy.Options{
 		Services: store, Node: "node", Zone: func() string { return "" }, Bridge: "pod", PodRanges: func() []string { return []string{"fd00:88::/64"} }, Clock: clock.RealClock{},
-		Local: map[services.Key]ruleset.Fallback{nodedns.ServiceKey(): {Addresses: server.Addresses(), Port: nodedns.ServicePort}},
+		Local: func() map[services.Key]ruleset.Fallback {
+			return map[services.Key]ruleset.Fallback{nodedns.ServiceKey(): {Addresses: server.Addresses(), Port: nodedns.ServicePort}}
+		},
 	})
 	must(t, err)
 	service := dnsService(address)

@@ -24,17 +24,22 @@ import (
 func serviceProxy(ctx context.Context, base common, n *nodeServices, recorder record.EventRecorder) []func(context.Context) {
 	logger := klog.FromContext(ctx)
 	o := proxy.Options{
-		Services: n.store, Local: map[services.Key]ruleset.Fallback{}, Node: base.name, Clock: base.Clock, Sysctl: base.parameters.Set,
+		Services: n.store, Node: base.name, Clock: base.Clock, Sysctl: base.parameters.Set,
 		Zone: func() string { return n.zone() },
 		PodRanges: func() []string {
 			return strings.FieldsFunc(base.Configuration.PodCIDR, func(r rune) bool { return r == ',' })
 		},
 	}
-	if server := loopback(base.API.Host); server.IsValid() {
-		o.Local[services.Key{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}] = ruleset.Fallback{Addresses: []netip.AddrPort{server}}
-	}
-	if n.dns != nil {
-		o.Local[dns.ServiceKey()] = ruleset.Fallback{Addresses: n.dns.Addresses(), Port: dns.ServicePort}
+	api := loopback(base.API.Host)
+	o.Local = func() map[services.Key]ruleset.Fallback {
+		local := map[services.Key]ruleset.Fallback{}
+		if api.IsValid() {
+			local[services.Key{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}] = ruleset.Fallback{Addresses: []netip.AddrPort{api}}
+		}
+		if server := n.dns.Load(); server != nil {
+			local[dns.ServiceKey()] = ruleset.Fallback{Addresses: server.Addresses(), Port: dns.ServicePort}
+		}
+		return local
 	}
 	if runtime := base.Containerd; runtime != nil {
 		o.Bridge = runtime.Bridge()
@@ -52,7 +57,7 @@ func serviceProxy(ctx context.Context, base common, n *nodeServices, recorder re
 		n.proxyProblem = always(err)
 		return nil
 	}
-	n.proxyProblem = p.Problem
+	n.proxyProblem, n.listening = p.Problem, p.Signal
 	health := servicehealth.New(servicehealth.Options{
 		Services: n.store, Node: base.name, Proxied: p.Written, Clock: base.Clock,
 		Warn: func(service *corev1.Service, reason, message string) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,8 +25,10 @@ const defaultClusterDomain = "cluster.local"
 // nodeServices are the node's copy of services, and what works with it: the service proxy
 // and the DNS server.
 type nodeServices struct {
-	store *services.Store // nil without either
-	dns   *dns.Server     // nil if the node has none
+	store *services.Store            // nil without either
+	dns   atomic.Pointer[dns.Server] // nil while the node has none
+	// listening is called, if it is not nil, when the node gets its server after its start.
+	listening func()
 	// routed reports whether the proxy routes the service of the DNS server to it in the
 	// IP family of an address; nil if in none.
 	routed func(netip.Addr) bool
@@ -87,17 +90,10 @@ func newServices(ctx context.Context, base common, conn connections) *nodeServic
 		if base.Containerd != nil {
 			link = dns.LinkName(base.Containerd.Bridge())
 		}
-		server, err := dns.Listen(ctx, dns.Options{
+		n.serveNames(ctx, dns.Listen, dns.Options{
 			Domain: clusterDomain(base), Services: n.store, ResolvConf: ptr.Deref(base.Configuration.ResolverConfig, ""),
 			Link: link, PortFile: filepath.Join(base.RootDir, "dns-port"), Clock: base.Clock,
 		})
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Names of services have no DNS server on this node")
-			n.dnsProblem = always(err)
-		} else {
-			n.dns, n.dnsProblem = server, server.Problem
-			n.tasks.parts = append(n.tasks.parts, server.Run)
-		}
 	}
 	switch {
 	case !base.ServiceProxy:
@@ -105,20 +101,68 @@ func newServices(ctx context.Context, base common, conn connections) *nodeServic
 		n.proxyProblem = always(errors.New("the capability CAP_NET_ADMIN is missing"))
 	default:
 		parts := serviceProxy(ctx, base, n, conn.events.Any())
-		if len(parts) > 0 && n.dns != nil {
-			n.routed = n.dns.Serves
+		if len(parts) > 0 && base.DNS {
+			n.routed = func(family netip.Addr) bool {
+				server := n.dns.Load()
+				return server != nil && server.Serves(family)
+			}
 		}
 		n.tasks.parts = append(n.tasks.parts, parts...)
 	}
 	return n
 }
 
+// The delays between attempts to open the port of the DNS server double up to the maximum.
+const (
+	minListenDelay = time.Second
+	maxListenDelay = 30 * time.Second
+)
+
+// serveNames opens the port of the node's DNS server, and adds the task that runs it. While
+// the port cannot be opened, the task tries it again.
+func (n *nodeServices) serveNames(ctx context.Context, listen func(context.Context, dns.Options) (*dns.Server, error), o dns.Options) {
+	server, failure := listen(ctx, o)
+	if failure == nil {
+		n.dns.Store(server)
+	} else {
+		klog.FromContext(ctx).Error(failure, "Failed to start the DNS server for names of services, will retry")
+	}
+	n.dnsProblem = func() error {
+		if server := n.dns.Load(); server != nil {
+			return server.Problem()
+		}
+		return failure
+	}
+	n.tasks.parts = append(n.tasks.parts, func(ctx context.Context) {
+		server := n.dns.Load()
+		for delay := minListenDelay; server == nil; delay = min(2*delay, maxListenDelay) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-n.clock.After(delay):
+			}
+			opened, err := listen(ctx, o)
+			if err != nil {
+				klog.FromContext(ctx).V(2).Info("Failed to start the DNS server for names of services again", "err", err)
+				continue
+			}
+			server = opened
+			n.dns.Store(server)
+			klog.FromContext(ctx).Info("Started the DNS server for names of services", "address", server.Addresses()[0])
+			if n.listening != nil {
+				n.listening()
+			}
+		}
+		server.Run(ctx)
+	})
+}
+
 // abandon closes the port of a DNS server that does not run.
 func (n *nodeServices) abandon() error {
-	if n.dns == nil {
-		return nil
+	if server := n.dns.Load(); server != nil {
+		return server.Close()
 	}
-	return n.dns.Close()
+	return nil
 }
 
 // clusterDomain returns the domain of the cluster, empty if it is not known.

@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"path/filepath"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
@@ -96,6 +101,48 @@ func TestNameServersAreUnknownUntilTheServicesAreRead(t *testing.T) {
 	if n.clusterDNS(base) != nil {
 		t.Error("--cluster-dns is not used")
 	}
+}
+
+func TestAPortOfTheDNSServerThatCannotBeOpenedIsTriedAgain(t *testing.T) {
+	g, turned := gomega.NewWithT(t), clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	var attempts atomic.Int32
+	listen := func(ctx context.Context, o dns.Options) (*dns.Server, error) {
+		if attempts.Add(1) <= 3 {
+			return &dns.Server{}, syscall.EADDRINUSE
+		}
+		return dns.Listen(ctx, o)
+	}
+	listening := make(chan struct{})
+	n := &nodeServices{store: services.New(), clock: turned, listening: func() { close(listening) }}
+	var mu sync.Mutex
+	var lines []string
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), funcr.New(func(_, text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		lines = append(lines, text)
+	}, funcr.Options{})))
+	n.serveNames(ctx, listen, dns.Options{Domain: "cluster.local", Services: n.store, PortFile: filepath.Join(t.TempDir(), "port"), Clock: turned})
+	if lacks := n.lacks(); len(lacks) != 1 || n.abandon() != nil {
+		t.Errorf("the node lacks %v", lacks)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { n.tasks.parts[0](ctx) })
+	for _, delay := range []time.Duration{minListenDelay, 2 * minListenDelay, 4 * minListenDelay} {
+		g.Eventually(turned.HasWaiters).WithTimeout(time.Minute).Should(gomega.BeTrue())
+		turned.Step(delay - time.Millisecond)
+		if !turned.HasWaiters() {
+			t.Errorf("the port was tried again before %v", delay)
+		}
+		turned.Step(time.Millisecond)
+	}
+	<-listening
+	g.Expect(n.lacks()).To(gomega.BeEmpty())
+	g.Expect(n.dns.Load().Serves(netip.IPv4Unspecified())).To(gomega.BeTrue())
+	stop()
+	running.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	g.Expect(lines).To(gomega.ConsistOf(gomega.ContainSubstring("will retry"), gomega.ContainSubstring("Started the DNS server")))
 }
 
 func TestTheDomainOfTheClusterHasADefaultWithDNS(t *testing.T) {

@@ -261,14 +261,6 @@ func TestAnUnknownSubsystemOfNetlinkIsUnsupported(t *testing.T) {
 	})
 }
 
-// kindOf returns what has a name in the table: sets have keys of services, and maps endpoints or verdicts.
-func kindOf(name string) string {
-	if name == "external-ips" || name == "closed-external-ips" {
-		return "set"
-	}
-	return "map"
-}
-
 // The kernel refuses a second verdict for the key of a map, and with it all changes of the
 // transaction.
 func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
@@ -485,9 +477,11 @@ func TestServersOfTheNodeAreGuardedInTheKernel(t *testing.T) {
 		if p == nil {
 			return
 		}
-		p.options.Local = map[services.Key]ruleset.Fallback{{Namespace: "kube-system", Name: "kube-dns"}: {
-			Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:5300"), netip.MustParseAddrPort("[fd9e:2c41:70b6::53]:5300")}, Port: 53,
-		}}
+		p.options.Local = func() map[services.Key]ruleset.Fallback {
+			return map[services.Key]ruleset.Fallback{{Namespace: "kube-system", Name: "kube-dns"}: {
+				Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:5300"), netip.MustParseAddrPort("[fd9e:2c41:70b6::53]:5300")}, Port: 53,
+			}}
+		}
 		if err := errors.Join(store.Services().Replace(nil, ""), store.EndpointSlices().Replace(nil, "")); err != nil {
 			t.Error(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -37,9 +38,10 @@ type Options struct {
 	// PodRanges returns the node's ranges of pod addresses; they may change while the
 	// proxy runs.
 	PodRanges func() []string
-	// Local are the servers on this machine that serve services while these have no
-	// endpoints: a loopback address cannot be an endpoint.
-	Local map[services.Key]ruleset.Fallback
+	// Local returns the servers on this machine that serve services while these have no
+	// endpoints: a loopback address cannot be an endpoint. They may change while the proxy runs;
+	// nil for none.
+	Local func() map[services.Key]ruleset.Fallback
 	Clock clock.WithTicker
 	// Tables returns access to nftables' tables; nil means the kernel's.
 	Tables func(family knftables.Family, name string) (knftables.Interface, error)
@@ -75,6 +77,9 @@ func New(o Options) (*Proxy, error) {
 	if o.EndFlows == nil {
 		o.EndFlows = endFlows
 	}
+	if o.Local == nil {
+		o.Local = func() map[services.Key]ruleset.Fallback { return nil }
+	}
 	p := &Proxy{options: o, changes: o.Services.Follow(), unset: map[string]bool{}}
 	for _, of := range []struct {
 		family corev1.IPFamily
@@ -99,6 +104,9 @@ func (p *Proxy) Run(ctx context.Context) {
 	p.setSysctls(ctx)
 	syncloop.Loop{Clock: p.options.Clock, Changed: p.changes.Changed, Signal: p.changes.Signal, Sync: p.sync, Check: p.check, Generation: nft.Generation, Verify: p.verify}.Run(ctx)
 }
+
+// Signal requests a sync, which writes a table again if the servers of this machine have changed.
+func (p *Proxy) Signal() { p.changes.Signal() }
 
 // Written reports whether the tables have the services and endpoints of the last sync.
 func (p *Proxy) Written() bool { return p.written.Load() }
@@ -146,7 +154,7 @@ func (p *Proxy) sync(ctx context.Context) bool {
 }
 
 // check requests a sync, which writes a table again that another program has removed,
-// or after a change of the node's pod ranges or zone.
+// or after a change of the node's pod ranges, zone or servers.
 func (p *Proxy) check(ctx context.Context) {
 	p.setSysctls(ctx)
 	for _, t := range p.tables {
@@ -185,6 +193,7 @@ type table struct {
 	written bool
 	ranges  []string
 	zone    string
+	local   map[services.Key]ruleset.Fallback
 	// hooks are the numbers of rules of the chains by which the kernel enters the table.
 	hooks map[string]int
 	// parts are what the table has of each service, owners the services that want its
@@ -211,10 +220,11 @@ func (t *table) mark(k services.Key) {
 // returns the number of operations.
 func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	tx := t.nft.NewTransaction()
-	rules := ruleset.Table{Family: t.family, Bridge: o.Bridge, Servers: o.servers(), PodRanges: o.PodRanges()}
+	local := o.Local()
+	rules := ruleset.Table{Family: t.family, Bridge: o.Bridge, Servers: servers(local), PodRanges: o.PodRanges()}
 	at := ruleset.Place{Node: o.Node, Zone: o.Zone()}
-	if !slices.Equal(t.ranges, rules.PodRanges) || t.zone != at.Zone {
-		t.written, t.ranges, t.zone = false, rules.PodRanges, at.Zone
+	if !slices.Equal(t.ranges, rules.PodRanges) || t.zone != at.Zone || !maps.EqualFunc(t.local, local, ruleset.Fallback.Equal) {
+		t.written, t.ranges, t.zone, t.local = false, rules.PodRanges, at.Zone, local
 	}
 	parts := map[services.Key]ruleset.Part{}
 	var changes []ruleset.Change
@@ -223,7 +233,7 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 		t.owners = ruleset.Owners{}
 		t.choices, t.hooks = rules.Create(tx)
 		for _, k := range o.Services.Keys() {
-			service := o.service(k)
+			service := t.service(o.Services, k)
 			if service.Service == nil {
 				continue // it was deleted meanwhile, and is dirty
 			}
@@ -232,7 +242,7 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 		}
 	} else {
 		for k := range t.dirty {
-			if service := o.service(k); service.Service != nil {
+			if service := t.service(o.Services, k); service.Service != nil {
 				parts[k] = ruleset.PartOf(service, t.family, at)
 			}
 			changes = append(changes, ruleset.Change{Before: t.parts[k], After: parts[k]})
@@ -281,10 +291,11 @@ func (t *table) endFlows(ctx context.Context, o Options) bool {
 	return again
 }
 
-// servers returns the addresses of Local that other machines could have routes to.
-func (o Options) servers() []netip.Addr {
+// servers returns the addresses of servers of this machine that other machines could have routes
+// to.
+func servers(local map[services.Key]ruleset.Fallback) []netip.Addr {
 	var all []netip.Addr
-	for _, fallback := range o.Local {
+	for _, fallback := range local {
 		for _, server := range fallback.Addresses {
 			if !server.Addr().IsLoopback() && !slices.Contains(all, server.Addr()) {
 				all = append(all, server.Addr())
@@ -295,9 +306,9 @@ func (o Options) servers() []netip.Addr {
 }
 
 // service returns a service with its endpoints.
-func (o Options) service(k services.Key) ruleset.Service {
-	object := o.Services.Get(k)
-	return ruleset.Service{Service: object.Service, Slices: object.Slices, Fallback: o.Local[k]}
+func (t *table) service(of *services.Store, k services.Key) ruleset.Service {
+	object := of.Get(k)
+	return ruleset.Service{Service: object.Service, Slices: object.Slices, Fallback: t.local[k]}
 }
 
 // keep records the parts that were written.

@@ -274,7 +274,8 @@ func TestAMachineWithoutNftablesIsToldWhatItLacks(t *testing.T) {
 func TestALocalServerServesAServicePortWithoutEndpoints(t *testing.T) {
 	p, v4 := newProxy(t)
 	p.options.EndFlows = func(corev1.IPFamily, *ruleset.Stale) error { return nil }
-	p.options.Local = map[services.Key]ruleset.Fallback{{Namespace: "shop", Name: "names"}: {Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:4053"), netip.MustParseAddrPort("[fd00::53]:4053")}, Port: 53}}
+	var local map[services.Key]ruleset.Fallback
+	p.options.Local = func() map[services.Key]ruleset.Fallback { return local }
 	names := service("names", "10.96.0.10")
 	names.Spec.IPFamilies = append(names.Spec.IPFamilies, corev1.IPv6Protocol)
 	names.Spec.ClusterIPs = append(names.Spec.ClusterIPs, "fd00::10")
@@ -295,6 +296,8 @@ func TestALocalServerServesAServicePortWithoutEndpoints(t *testing.T) {
 		}
 	}
 	const udp, tcp = "10.96.0.10 . udp . 53 : 127.0.0.1 . 4053", "10.96.0.10 . tcp . 53 : 127.0.0.1 . 4053"
+	expect("before the server listens", map[string]bool{udp: false, tcp: false, "closed-ips { 10.96.0.10 . tcp . 53": true})
+	local = map[services.Key]ruleset.Fallback{{Namespace: "shop", Name: "names"}: {Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:4053"), netip.MustParseAddrPort("[fd00::53]:4053")}, Port: 53}}
 	expect("without endpoints", map[string]bool{udp: true, tcp: true, "closed-ips { 10.96.0.10 . tcp . 9153": true})
 	endpoints := slice("names-1", "names", "10.244.0.5")
 	endpoints.Ports[0].Name, endpoints.Ports[0].Protocol = ptr.To("dns"), ptr.To(corev1.ProtocolUDP)

@@ -34,6 +34,11 @@ type Fallback struct {
 	Port int32
 }
 
+// Equal reports whether both are the same.
+func (f Fallback) Equal(other Fallback) bool {
+	return f.Port == other.Port && slices.Equal(f.Addresses, other.Addresses)
+}
+
 // endpoints returns the server as the endpoint of a port in an IP family; none if it does
 // not serve it.
 func (f Fallback) endpoints(port int32, family corev1.IPFamily) []endpoint {
