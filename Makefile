@@ -132,8 +132,9 @@ test-peers-skew: build ## Try kubectl of old releases, which it builds, and of t
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 30m ./test/peers/skew $(ARGS)
 
 .PHONY: test-releases
-test-releases: build ## Try all 22 releases: what each serves, and an object of each kind.
+test-releases: build ## Try all 22 releases: what each serves, an object of each kind, and the end-to-end specs that hold at each (RELEASES='1.16 1.37': those specs only at these).
 	SVC=$(BIN)/svc SVCLET=$(BIN)/svclet SVC_RELEASES=all $(GO) test -count=1 -timeout 30m ./test/spec -ginkgo.focus='each release' $(ARGS)
+	@SVC=$(BIN)/svc hack/test-releases.sh $(RELEASES)
 
 .PHONY: test-releases-cost
 test-releases-cost: build ## Measure what a server of old and new releases costs, beside one of 1.28 (COST_ROUNDS=6).

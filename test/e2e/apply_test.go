@@ -36,7 +36,7 @@ func colours(data string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: colours}\ndata: {%s}\n", data)
 }
 
-var _ = Describe("kubectl apply", func() {
+var _ = Describe("kubectl apply", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
@@ -115,7 +115,7 @@ var _ = Describe("kubectl apply", func() {
 	})
 })
 
-var _ = Describe("kubectl apply --server-side", func() {
+var _ = Describe("kubectl apply --server-side", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 

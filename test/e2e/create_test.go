@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-var _ = Describe("kubectl create", func() {
+var _ = Describe("kubectl create", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
@@ -21,13 +21,13 @@ var _ = Describe("kubectl create", func() {
 		Entry(nil, "secret docker-registry hub --docker-username=u --docker-password=p", "secret/hub", "{.type}", "kubernetes.io/dockerconfigjson"),
 		Entry(nil, "serviceaccount robot", "serviceaccount/robot", "{.metadata.name}", "robot"),
 		Entry(nil, "deployment web --image=nginx --replicas=3 --port=80", "deployment.apps/web", "{.spec.replicas} {.spec.template.spec.containers[0].image}", "3 nginx"),
-		Entry(nil, "job once --image=busybox -- echo hello", "job.batch/once", "{.spec.template.spec.containers[0].command} {.spec.backoffLimit} {.spec.completionMode}", `["echo","hello"] 6 NonIndexed`),
-		Entry(nil, "cronjob nightly --image=busybox --schedule=@daily -- true", "cronjob.batch/nightly", "{.spec.concurrencyPolicy}", "Allow"),
+		Entry(nil, since("1.22"), "job once --image=busybox -- echo hello", "job.batch/once", "{.spec.template.spec.containers[0].command} {.spec.backoffLimit} {.spec.completionMode}", `["echo","hello"] 6 NonIndexed`),
+		Entry(nil, since("1.21"), "cronjob nightly --image=busybox --schedule=@daily -- true", "cronjob.batch/nightly", "{.spec.concurrencyPolicy}", "Allow"),
 		Entry(nil, "service clusterip web --tcp=80:8080", "service/web", "{.spec.type} {.spec.ports[0].targetPort}", "ClusterIP 8080"),
 		Entry(nil, "service externalname db --external-name=db.example.com", "service/db", "{.spec.type}{.spec.clusterIP}", "ExternalName"),
-		Entry(nil, "ingress web --rule=example.com/*=web:80", "ingress.networking.k8s.io/web", "{.spec.rules[0].http.paths[0].pathType}", "Prefix"),
+		Entry(nil, since("1.19"), "ingress web --rule=example.com/*=web:80", "ingress.networking.k8s.io/web", "{.spec.rules[0].http.paths[0].pathType}", "Prefix"),
 		Entry(nil, "quota small --hard=pods=3,cpu=2", "resourcequota/small", "{.spec.hard.pods}", "3"),
-		Entry(nil, "poddisruptionbudget web --selector=app=web --min-available=1", "poddisruptionbudget.policy/web", "{.spec.minAvailable}", "1"),
+		Entry(nil, since("1.21"), "poddisruptionbudget web --selector=app=web --min-available=1", "poddisruptionbudget.policy/web", "{.spec.minAvailable}", "1"),
 		Entry(nil, "role reader --verb=get,list --resource=pods,deployments.apps", "role.rbac.authorization.k8s.io/reader", "{.rules[1].apiGroups[0]}", "apps"),
 		Entry(nil, "rolebinding readers --role=reader --user=ann", "rolebinding.rbac.authorization.k8s.io/readers", "{.subjects[0].apiGroup}", "rbac.authorization.k8s.io"),
 		Entry(nil, "clusterrole e2e-reader --verb=get --non-resource-url=/logs/*", "clusterrole.rbac.authorization.k8s.io/e2e-reader", "{.rules[0].nonResourceURLs[0]}", "/logs/*"),
@@ -35,7 +35,7 @@ var _ = Describe("kubectl create", func() {
 		Entry(nil, "priorityclass e2e-high --value=1000", "priorityclass.scheduling.k8s.io/e2e-high", "{.preemptionPolicy}", "PreemptLowerPriority"),
 	)
 
-	It("makes what run, expose and autoscale generate", func() {
+	It("makes what run, expose and autoscale generate", since("1.23"), func() {
 		Expect(k.run("run", "one", "--image=nginx", "--port=80", "--labels=app=one", "--env=A=b")).To(Equal("pod/one created\n"))
 		Expect(k.field("{.status.phase} {.spec.restartPolicy} {.status.qosClass}", "pod/one")).To(Equal("Pending Always BestEffort"))
 		Expect(k.run("expose", "pod", "one", "--port=8080", "--target-port=80")).To(Equal("service/one exposed\n"))
@@ -47,7 +47,7 @@ var _ = Describe("kubectl create", func() {
 		Expect(k.field("{.spec.targetCPUUtilizationPercentage}", "horizontalpodautoscalers.v1.autoscaling/web")).To(Equal("80"))
 	})
 
-	It("allocates a cluster IP for a service, and a node port if its type needs one", func() {
+	It("allocates a cluster IP for a service, and a node port if its type needs one", since("1.22"), func() {
 		k.run("create", "service", "nodeport", "web", "--tcp=80")
 		first := k.field("{.spec.clusterIP} {.spec.clusterIPs[0]} {.spec.ipFamilies[0]} {.spec.ipFamilyPolicy}", "svc/web")
 		Expect(first).To(MatchRegexp(`^(10\.[0-9.]+) 10\.[0-9.]+ IPv4 SingleStack$`))

@@ -10,7 +10,7 @@ import (
 	"github.com/onsi/gomega/gexec"
 )
 
-var _ = Describe("kubectl delete", func() {
+var _ = Describe("kubectl delete", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
@@ -77,7 +77,7 @@ var _ = Describe("kubectl delete", func() {
 		k.run("delete", "pod", "unscheduled")
 	})
 
-	It("evicts only what a budget allows", func() {
+	It("evicts only what a budget allows", since("1.22"), func() {
 		k.pipe("apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {app: a}}\nspec: {containers: [{name: a, image: busybox}]}\n", "create", "-f", "-")
 		k.run("patch", "pod", "a", "--subresource=status", "-p", `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
 		k.run("create", "pdb", "a", "--selector=app=a", "--min-available=1")

@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-var _ = Describe("kubectl get", func() {
+var _ = Describe("kubectl get", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
@@ -45,7 +45,7 @@ var _ = Describe("kubectl get", func() {
 		)
 	})
 
-	DescribeTable("has the columns of Kubernetes 1.28", func(resource, narrow, wide string) {
+	DescribeTable("has the columns of Kubernetes 1.28", only("1.28"), func(resource, narrow, wide string) {
 		// An empty list has columns too, but kubectl prints them only with rows:
 		// ask the server as kubectl does.
 		table := parse(rawTable(resource))

@@ -42,7 +42,7 @@ var _ = Describe("kubectl wait", func() {
 	})
 })
 
-var _ = Describe("kubectl diff", func() {
+var _ = Describe("kubectl diff", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) {
 		k = newSandbox(ctx)

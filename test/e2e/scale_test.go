@@ -47,7 +47,7 @@ var _ = Describe("kubectl scale", func() {
 	})
 })
 
-var _ = Describe("kubectl rollout", func() {
+var _ = Describe("kubectl rollout", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,6 +17,24 @@ import (
 
 	"svc.dev/svc/test/launch"
 )
+
+// releaseVariable names the release that the suite's server serves, such as 1.22. If it is
+// set, only the specs that hold at every release run, and of those that hold since some
+// release, those which the release is not older than.
+const releaseVariable = "SVC_RELEASE"
+
+// release returns the release that the suite's server serves: by default that of svc.
+func release() string { return cmp.Or(os.Getenv(releaseVariable), "1.28") }
+
+// everyRelease labels what holds at every release of Kubernetes that svc serves, or since the
+// release of an inner node.
+var everyRelease = Label("every release")
+
+// since decorates what the first releases do not have.
+func since(first string) SemVerConstraints { return SemVerConstraint(">= " + first + ".0") }
+
+// only decorates what names one release.
+func only(at string) SemVerConstraints { return SemVerConstraint("= " + at + ".0") }
 
 // aliceToken authenticates the user alice, who is in no group that may do anything.
 const aliceToken = "alice-static-token"
@@ -31,7 +50,11 @@ func TestE2E(t *testing.T) {
 	SetDefaultEventuallyTimeout(launch.Patience)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	RunSpecs(t, "svc")
+	suite, reporter := GinkgoConfiguration()
+	if os.Getenv(releaseVariable) != "" {
+		suite.LabelFilter, suite.SemVerFilter = everyRelease[0], release()+".0"
+	}
+	RunSpecs(t, "svc", suite, reporter)
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -42,7 +65,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	tokens := filepath.Join(dir, "tokens.csv")
 	Expect(os.WriteFile(tokens, fmt.Appendf(nil, "%s,alice,alice-uid\n", aliceToken), 0o600)).To(Succeed())
 
-	server, err = launch.Up(ctx, filepath.Join(dir, "data"), launch.WithoutControllers("--token-auth-file="+tokens, "--svclet-timeout=5s")...)
+	flags := launch.WithoutControllers("--token-auth-file="+tokens, "--svclet-timeout=5s")
+	flags = append(flags, "--release="+release())
+	server, err = launch.Up(ctx, filepath.Join(dir, "data"), flags...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		code, err := server.Stop(launch.Patience)
