@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"svc.dev/svc/apiserver/bodycheck"
+	"svc.dev/svc/apiserver/customvalidation"
 	"svc.dev/svc/apiserver/filters/noprotobuf"
 	"svc.dev/svc/apiserver/patcherror"
 )
@@ -31,6 +32,10 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	}
 	config := c.linkConfig(shared, own)
 	config.SkipOpenAPIInstallation = true // InstallWithCustomResources serves the documents
+	var server *apiextensionsserver.CustomResourceDefinitions
+	config.AdmissionControl = customvalidation.Limit(config.AdmissionControl, func(name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+		return server.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister().Get(name)
+	})
 	made := apiextensionsserver.Config{
 		GenericConfig: &config,
 		ExtraConfig: apiextensionsserver.ExtraConfig{
@@ -40,7 +45,7 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 			AuthResolverWrapper:  c.conversionsInDomain(c.clients.webhookAuth(), &shared.Config),
 		},
 	}
-	server, err := made.Complete().New(c.notFound(&config))
+	server, err = made.Complete().New(c.notFound(&config))
 	if err != nil {
 		return nil, err
 	}

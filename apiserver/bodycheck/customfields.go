@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
-	"runtime"
 	"slices"
-	"sync"
-	"weak"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -16,13 +13,15 @@ import (
 	apiextensionslisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"svc.dev/svc/apiserver/definitioncache"
 )
 
 // CustomApplyFields returns the check of apply patches to custom resources, whose
 // unknown fields are treated as those of kinds are. It is for the handler of custom
 // resources: definitions has the schemas.
 func CustomApplyFields(definitions apiextensionslisters.CustomResourceDefinitionLister) Check {
-	schemas := &customSchemas{definitions: definitions, cache: &schemaCache{schemas: map[string]cachedSchema{}}}
+	schemas := &customSchemas{definitions: definitions, cache: definitioncache.New(structural)}
 	return Check{Name: "custom apply fields", Select: func(req *http.Request) Func {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || !isApply(req) || !info.IsResourceRequest || info.APIGroup == apiextensionsv1.GroupName || info.Subresource == "scale" {
@@ -66,21 +65,7 @@ func pruneCustom(object map[string]any, schema *structuralschema.Structural) []s
 // customSchemas are the schemas of custom resources, converted when they are needed.
 type customSchemas struct {
 	definitions apiextensionslisters.CustomResourceDefinitionLister
-	cache       *schemaCache
-}
-
-// schemaCache has no reference to the lister: the cleanup of a definition holds the cache,
-// and must not hold the definition.
-type schemaCache struct {
-	mu      sync.Mutex
-	schemas map[string]cachedSchema // by the definition's name and the version
-}
-
-// cachedSchema is the schema of a version of a definition. A definition that has
-// changed is another object. It is dropped with the definition.
-type cachedSchema struct {
-	definition weak.Pointer[apiextensionsv1.CustomResourceDefinition]
-	schema     *structuralschema.Structural
+	cache       *definitioncache.Cache[*structuralschema.Structural]
 }
 
 // of returns the schema of a version, or nil if unknown fields are preserved or the
@@ -88,35 +73,9 @@ type cachedSchema struct {
 func (c *customSchemas) of(name, version string) *structuralschema.Structural {
 	definition, err := c.definitions.Get(name)
 	if err != nil {
-		definition = nil
-	}
-	return c.cache.of(definition, name+"/"+version, version)
-}
-
-// of returns the schema of a version of a definition, which is nil if it does not exist.
-func (c *schemaCache) of(definition *apiextensionsv1.CustomResourceDefinition, key, version string) *structuralschema.Structural {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if definition == nil {
-		delete(c.schemas, key)
 		return nil
 	}
-	if found := c.schemas[key]; found.definition.Value() == definition {
-		return found.schema
-	}
-	schema := structural(definition, version)
-	c.schemas[key] = cachedSchema{weak.Make(definition), schema}
-	runtime.AddCleanup(definition, c.forget, key)
-	return schema
-}
-
-// forget drops the schema of a definition that is not in memory any more.
-func (c *schemaCache) forget(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if found, ok := c.schemas[key]; ok && found.definition.Value() == nil {
-		delete(c.schemas, key)
-	}
+	return c.cache.Of(definition, version)
 }
 
 // structural converts the schema of a version.

@@ -4,12 +4,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-	"weak"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionslisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
@@ -130,53 +127,5 @@ func TestAnAppliedCustomResourceIsComparedWithTheNewestSchema(t *testing.T) {
 	}
 	if got := applyWidget(t, check, "v1", "", body); got.body != body || len(got.warnings) > 0 {
 		t.Errorf("unknown fields are preserved: got %+v", got)
-	}
-}
-
-func TestDefinitionsAreFreedWithTheirLister(t *testing.T) {
-	kept := func() weak.Pointer[apiextensionsv1.CustomResourceDefinition] {
-		definition := widgetDefinition("size")
-		definitions := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-		if err := definitions.Add(definition); err != nil {
-			t.Fatal(err)
-		}
-		schemas := &customSchemas{definitions: apiextensionslisters.NewCustomResourceDefinitionLister(definitions), cache: &schemaCache{schemas: map[string]cachedSchema{}}}
-		if schemas.of("widgets.example.com", "v1") == nil {
-			t.Fatal("no schema")
-		}
-		return weak.Make(definition)
-	}()
-	for deadline := time.Now().Add(time.Minute); kept.Value() != nil; runtime.GC() {
-		if time.Now().After(deadline) {
-			t.Fatal("the definition is kept")
-		}
-	}
-}
-
-func TestTheSchemaOfADefinitionThatIsDeletedIsDropped(t *testing.T) {
-	definitions := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	if err := definitions.Add(widgetDefinition("size")); err != nil {
-		t.Fatal(err)
-	}
-	schemas := &customSchemas{definitions: apiextensionslisters.NewCustomResourceDefinitionLister(definitions), cache: &schemaCache{schemas: map[string]cachedSchema{}}}
-	if schemas.of("widgets.example.com", "v1") == nil {
-		t.Fatal("no schema")
-	}
-	kept := func() int {
-		schemas.cache.mu.Lock()
-		defer schemas.cache.mu.Unlock()
-		return len(schemas.cache.schemas)
-	}
-	runtime.GC()
-	if kept() != 1 {
-		t.Error("the schema of a definition in use is dropped")
-	}
-	if err := definitions.Delete(widgetDefinition()); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(time.Minute); kept() > 0; runtime.GC() {
-		if time.Now().After(deadline) {
-			t.Fatal("the schema is kept")
-		}
 	}
 }

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/errorlimit"
 )
 
 // strategy is a kind's behaviour on create, update and delete.
@@ -56,26 +56,7 @@ func (s *strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 func (s *strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessor(metaOf(obj), s.kind.Namespaced, s.kind.NameRule, metadataPath)
 	errs = append(errs, s.validateFinalizers(obj)...)
-	return bounded(append(errs, s.validateObject(ctx, obj, nil)...))
-}
-
-// maxErrors is the number of errors of one object that are listed. The message about
-// them, to which the library adds one after the other, takes time quadratic in their
-// number, beyond the time limit of the request.
-const maxErrors = 100
-
-// bounded returns the first maxErrors errors, and if there are more one that has the
-// number of the others.
-func bounded(errs field.ErrorList) field.ErrorList {
-	if len(errs) <= maxErrors {
-		return errs
-	}
-	next := errs[maxErrors]
-	others := &field.Error{
-		Type: next.Type, Field: next.Field, BadValue: field.OmitValueType{},
-		Detail: fmt.Sprintf("and %d more errors of this object", len(errs)-maxErrors),
-	}
-	return append(errs[:maxErrors:maxErrors], others)
+	return errorlimit.First(append(errs, s.validateObject(ctx, obj, nil)...), 0)
 }
 
 // WarningsOnCreate implements rest.RESTCreateStrategy.
@@ -106,7 +87,7 @@ func (s *strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) 
 	if prefix := metaOf(obj).GetGenerateName(); prefix != "" {
 		errs = append(errs, resource.Invalid(metadataPath.Child("generateName"), prefix, s.kind.NameRule(prefix, true))...)
 	}
-	return bounded(append(errs, s.validateObject(ctx, obj, old)...))
+	return errorlimit.First(append(errs, s.validateObject(ctx, obj, old)...), 0)
 }
 
 var metadataPath = field.NewPath("metadata")
@@ -209,7 +190,7 @@ func (s viewStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Objec
 		validate = func(obj, old runtime.Object) field.ErrorList { return v.ValidateView(s.view.Name, obj, old) }
 	}
 	errs := append(s.validateMeta(obj, old), validate(obj, old)...)
-	return bounded(append(errs, s.view.Restrict(s.env, obj, old)...))
+	return errorlimit.First(append(errs, s.view.Restrict(s.env, obj, old)...), 0)
 }
 
 // WarningsOnUpdate implements rest.RESTUpdateStrategy.
@@ -231,7 +212,7 @@ func (serverStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s serverStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return bounded(s.validateMeta(obj, old))
+	return errorlimit.First(s.validateMeta(obj, old), 0)
 }
 
 // metaOf returns an object's metadata. The type parameter of a kind's

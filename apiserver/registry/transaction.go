@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/errorlimit"
 	"svc.dev/svc/apiserver/patcherror"
 	"svc.dev/svc/internal/footprint"
 )
@@ -112,7 +113,7 @@ func (s *strategy) invalid(obj runtime.Object, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(s.kind.Hub.GroupKind(), metaOf(obj).GetName(), bounded(errs))
+	return apierrors.NewInvalid(s.kind.Hub.GroupKind(), metaOf(obj).GetName(), errorlimit.First(errs, 0))
 }
 
 // Create implements rest.Creater.
