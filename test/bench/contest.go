@@ -33,6 +33,9 @@ func contests() []contest {
 		{"admission", serversWithoutAdmission, []measure{
 			{"admission", measureWithoutAdmission},
 		}},
+		{"plugins", serversWithAllPlugins, []measure{
+			{"plugins", measurePlugins},
+		}},
 		{"controllers", controllerManagers, []measure{
 			{"managers", measureManagers},
 			{"schedule", measureScheduling},
