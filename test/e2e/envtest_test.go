@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -148,20 +149,33 @@ func sayGreetings(c runtimeclient.Client) reconcile.Func {
 	}
 }
 
-var _ = Describe("A controller's test suite", func() {
-	It("runs envtest on links to svc", func(ctx SpecContext) {
-		assets, err := launch.TempDir()
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(os.RemoveAll, assets)
-		svc, err := launch.Binary()
-		Expect(err).NotTo(HaveOccurred())
-		self, err := os.Executable()
-		Expect(err).NotTo(HaveOccurred())
-		for name, program := range map[string]string{"kube-apiserver": svc, "kubectl": svc, "etcd": self} {
-			Expect(os.Symlink(program, filepath.Join(assets, name))).To(Succeed())
-		}
-		GinkgoT().Setenv("KUBEBUILDER_ASSETS", assets)
+// newAssets makes a directory with the programs that envtest runs.
+func newAssets() string {
+	GinkgoHelper()
+	assets, err := launch.TempDir()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(os.RemoveAll, assets)
+	svc, err := launch.Binary()
+	Expect(err).NotTo(HaveOccurred())
+	self, err := os.Executable()
+	Expect(err).NotTo(HaveOccurred())
+	for name, program := range map[string]string{"kube-apiserver": svc, "kubectl": svc, "etcd": self} {
+		Expect(os.Symlink(program, filepath.Join(assets, name))).To(Succeed())
+	}
+	return assets
+}
 
+var _ = Describe("A controller's test suite", func() {
+	It("runs as docs/testing-controllers.md shows it", func(ctx SpecContext) {
+		test := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-run=TestConfigMapsGetTheLabelOfTheirTeam", "./example")
+		test.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+newAssets())
+		out, err := test.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		Expect(string(out)).To(ContainSubstring("--- PASS: TestConfigMapsGetTheLabelOfTheirTeam"))
+	})
+
+	It("runs envtest on links to svc", func(ctx SpecContext) {
+		GinkgoT().Setenv("KUBEBUILDER_ASSETS", newAssets())
 		log := gbytes.NewBuffer()
 		logged := func() string { return string(log.Contents()) }
 		env := &envtest.Environment{
