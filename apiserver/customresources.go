@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"svc.dev/svc/apiserver/bodycheck"
+	"svc.dev/svc/apiserver/customlist"
 	"svc.dev/svc/apiserver/customvalidation"
 	"svc.dev/svc/apiserver/filters/noprotobuf"
 	"svc.dev/svc/apiserver/patcherror"
@@ -57,6 +58,9 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	definitions := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	c.documents(own).InstallWithCustomResources(handler.GoRestfulContainer, handler.NonGoRestfulMux, definitions.Lister())
 	checks := []bodycheck.Check{bodycheck.CustomApplyFields(definitions.Lister())}
+	if c.items != nil {
+		handler.Director = customlist.Filter(handler.Director, own.codecs, c.items)
+	}
 	handler.Director = patcherror.DryRunFilter(handler.Director, shared.Serializer)
 	handler.Director = bodycheck.Filter(handler.Director, shared.Serializer, checks, shared.MaxRequestBodyBytes)
 	handler.Director = noprotobuf.Filter(handler.Director, shared.Serializer)

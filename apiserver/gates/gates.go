@@ -29,7 +29,7 @@ const (
 	// (apiserver/jsonencoding).
 	SvcFastJSON featuregate.Feature = "SvcFastJSON"
 	// SvcCachedLists writes the items of repeated lists from bytes
-	// (apiserver/itemcache). It has no effect without SvcFastJSON.
+	// (apiserver/itemcache), of built-in kinds only if SvcFastJSON is on, too.
 	SvcCachedLists featuregate.Feature = "SvcCachedLists"
 	// SvcBoundedHistory bounds the history of watch caches by bytes (apiserver/storage).
 	SvcBoundedHistory featuregate.Feature = "SvcBoundedHistory"

@@ -12,6 +12,7 @@ import (
 	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 )
@@ -66,11 +67,11 @@ type class struct {
 }
 
 type item struct {
-	fields *metav1.ManagedFieldsEntry              // identity of the object that data encodes
-	data   []byte                                  // nil if only seen is set
-	number uint64                                  // of data, unique in the cache
-	seen   weak.Pointer[metav1.ManagedFieldsEntry] // identity of the last object that was encoded and not kept
-	used   atomic.Int64                            // in seconds since the cache began
+	fields any          // identity of the object that data encodes
+	data   []byte       // nil if only seen is set
+	number uint64       // of data, unique in the cache
+	seen   any          // weak pointer to that of the last object that was encoded and not kept
+	used   atomic.Int64 // in seconds since the cache began
 }
 
 // size is what the cache counts for an item.
@@ -135,13 +136,31 @@ func (c *Cache) List(of Class) *List {
 	return &List{cache: c, class: known, second: c.second()}
 }
 
-// identity returns what distinguishes the states of an object, or nil.
-func identity(obj metav1.Object) *metav1.ManagedFieldsEntry {
-	fields := obj.GetManagedFields()
-	if len(fields) == 0 || obj.GetUID() == "" {
+// identity returns what distinguishes the states of an object, or nil: the address of its
+// managed fields, which in a custom resource are of type any.
+func identity(obj metav1.Object) any {
+	if obj.GetUID() == "" {
 		return nil
 	}
-	return &fields[0]
+	if custom, ok := obj.(*unstructured.Unstructured); ok {
+		metadata, _ := custom.Object["metadata"].(map[string]any)
+		if fields, _ := metadata["managedFields"].([]any); len(fields) > 0 {
+			return &fields[0]
+		}
+		return nil
+	}
+	if fields := obj.GetManagedFields(); len(fields) > 0 {
+		return &fields[0]
+	}
+	return nil
+}
+
+// weakly returns a weak pointer for an identity.
+func weakly(fields any) any {
+	if custom, ok := fields.(*any); ok {
+		return weak.Make(custom)
+	}
+	return weak.Make(fields.(*metav1.ManagedFieldsEntry))
 }
 
 // Find sets found to the encoded items of objects.
@@ -174,7 +193,7 @@ func (l *List) Keep(obj metav1.Object, data []byte) {
 	c, uid := l.cache, obj.GetUID()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known, seen := l.class.items[uid], weak.Make(fields)
+	known, seen := l.class.items[uid], weakly(fields)
 	switch {
 	case known == nil && c.size+overhead > c.limit:
 		return
@@ -189,7 +208,7 @@ func (l *List) Keep(obj metav1.Object, data []byte) {
 	case c.size-len(known.data)+len(data) <= c.limit:
 		c.size += len(data) - len(known.data)
 		c.kept++
-		known.fields, known.data, known.number, known.seen = fields, bytes.Clone(data), c.kept, weak.Pointer[metav1.ManagedFieldsEntry]{}
+		known.fields, known.data, known.number, known.seen = fields, bytes.Clone(data), c.kept, nil
 	}
 	if known.data == nil || known.fields == fields { // other bytes have not been used
 		known.used.Store(l.second)

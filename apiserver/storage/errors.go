@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 
+	"svc.dev/svc/apiserver/customlist"
 	"svc.dev/svc/apiserver/patcherror"
 )
 
@@ -72,7 +73,11 @@ func (a translatedErrors) Watch(ctx context.Context, key string, opts storage.Li
 func (a translatedErrors) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	ctx, cancel := shorten(ctx)
 	defer cancel()
-	return translate(a.Interface.GetList(ctx, key, opts, list))
+	err := a.Interface.GetList(ctx, key, opts, list)
+	if err == nil {
+		customlist.Take(ctx, list)
+	}
+	return translate(err)
 }
 
 // GuaranteedUpdate implements storage.Interface. Applying a client's patch is
