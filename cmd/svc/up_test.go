@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,30 +42,5 @@ func TestAFullDiskIsNamed(t *testing.T) {
 	code := run([]string{"up", "--node=false", "--secure-port=" + port, "--data-dir=" + dir}, &out, &errOut)
 	if code != 1 || !strings.HasPrefix(errOut.String(), "svc up: --data-dir: the disk under "+dir+" is full: free ") || strings.Count(errOut.String(), "\n") != 1 {
 		t.Errorf("no room for the keys: exit code %d, %s", code, errOut.String())
-	}
-}
-
-func TestAStartThatIsRefusedForDamagedFilesChangesNothing(t *testing.T) {
-	dir := t.TempDir()
-	database := filepath.Join(datadir.Dir(dir).Etcd(), "member", "snap", "db")
-	if err := os.MkdirAll(filepath.Dir(database), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(database, []byte("garbage"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	port, err := launch.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out, errOut strings.Builder
-	code := run([]string{"up", "--node=false", "--secure-port=" + port, "--data-dir=" + dir}, &out, &errOut)
-	if code != 1 || !strings.HasPrefix(errOut.String(), "svc up: --data-dir: "+database+": corrupt: ") {
-		t.Errorf("exit code %d, %s", code, errOut.String())
-	}
-	for _, path := range []string{datadir.Dir(dir).PKI(), datadir.Dir(dir).AdminFile(), datadir.Dir(dir).ControllersFile()} {
-		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s was made: %v", path, err)
-		}
 	}
 }
