@@ -36,7 +36,7 @@ func TestACustomResourceWithTwentyThousandInvalidItemsIsAnswered(t *testing.T) {
 		if err := json.Unmarshal([]byte(answer), &status); err != nil || code != http.StatusUnprocessableEntity {
 			t.Fatalf("%s: %d %.300s", verb, code, answer)
 		}
-		if causes := status.Details.Causes; len(causes) != 101 || causes[0].Field != "spec.names[0]" || !strings.Contains(causes[100].Message, "and 39900 more errors") {
+		if causes := status.Details.Causes; len(causes) != 101 || causes[0].Field != "spec.names[0]" || !strings.Contains(causes[100].Message, "and 19900 more errors") {
 			t.Errorf("%s: %d causes from %+v to %+v", verb, len(causes), causes[0], causes[len(causes)-1])
 		}
 	}
