@@ -7,7 +7,9 @@ cd "$(dirname "$0")/.."
 
 releases=("$@")
 if ((${#releases[@]} == 0)); then
-	mapfile -t releases < <("$SVC" releases | awk '$1 ~ /^[0-9]+\.[0-9]+$/ {print $1}')
+	served=$("$SVC" releases)
+	mapfile -t releases < <(awk '$1 ~ /^[0-9]+\.[0-9]+$/ {print $1}' <<<"$served")
+	((${#releases[@]})) || { echo "test-releases: \"$SVC releases\" lists no release" >&2; exit 1; }
 fi
 failed=()
 for release in "${releases[@]}"; do

@@ -25,7 +25,7 @@ type key struct{ name, version string }
 // item is what was made of a version. A definition that has changed is another object.
 type item[T any] struct {
 	definition weak.Pointer[apiextensionsv1.CustomResourceDefinition]
-	made       T
+	made       func() T
 }
 
 // New returns an empty cache of what the function makes of a version of a definition.
@@ -36,14 +36,23 @@ func New[T any](make func(definition *apiextensionsv1.CustomResourceDefinition, 
 // Of returns what is made of a version of a definition. The definition must be immutable:
 // those of informers are.
 func (c *Cache[T]) Of(definition *apiextensionsv1.CustomResourceDefinition, version string) T {
+	made := c.of(definition, version)() // without the lock: it may take long
+	runtime.KeepAlive(definition)
+	return made
+}
+
+func (c *Cache[T]) of(definition *apiextensionsv1.CustomResourceDefinition, version string) func() T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := key{definition.Name, version}
-	if found, ok := c.items[key]; ok && found.definition.Value() == definition {
+	held := weak.Make(definition)
+	if found := c.items[key]; found.definition == held {
 		return found.made
 	}
-	made := c.make(definition, version)
-	c.items[key] = item[T]{weak.Make(definition), made}
+	// The value must not refer to the definition, so it is made from the weak pointer: that
+	// is set as long as a caller of Of has the definition.
+	made := sync.OnceValue(func() T { return c.make(held.Value(), version) })
+	c.items[key] = item[T]{held, made}
 	runtime.AddCleanup(definition, c.forget, key)
 	return made
 }

@@ -17,6 +17,7 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/protobuf/proto"
@@ -144,23 +145,37 @@ func logIsComplete(dir string, applied uint64) (err error) {
 			err = fmt.Errorf("%s: %w: %v", path, ErrCorrupt, r)
 		}
 	}()
-	log, err := openLog(path, applied-1)
-	if errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
-	}
-	defer log.Close()
-	_, _, entries, err := log.ReadAll()
+	entries, err := entriesOf(path, applied)
 	switch {
-	// There is no snapshot of the entry before.
-	case err != nil && !errors.Is(err, wal.ErrSnapshotNotFound):
+	case errors.Is(err, fs.ErrPermission):
+		return err
+	case err != nil:
 		return fmt.Errorf("%s: %w: %w", path, ErrCorrupt, err)
-	case len(entries) == 0:
+	case len(entries) == 0 || entries[len(entries)-1].GetIndex() < applied:
 		return fmt.Errorf("%s: %w: the log ends before entry %d, which the database has", path, ErrCorrupt, applied)
 	}
 	return nil
+}
+
+// entriesOf returns the entries of a log from one on, or from an earlier one. A log with a
+// snapshot of the entry before the first one can be read only with the term of that entry,
+// which only the log has.
+func entriesOf(path string, first uint64) ([]*raftpb.Entry, error) {
+	for after := first - 1; ; after-- {
+		log, err := openLog(path, after)
+		if err != nil {
+			return nil, err
+		}
+		_, _, entries, err := log.ReadAll()
+		_ = log.Close() // always fails: a log that is only read has no directory to close
+		switch {
+		case errors.Is(err, wal.ErrSnapshotMismatch) && after > 0:
+		case err != nil && !errors.Is(err, wal.ErrSnapshotNotFound): // there need not be one
+			return nil, err
+		default:
+			return entries, nil
+		}
+	}
 }
 
 // openLog opens a log for reading the entries after one, and panics at what etcd cannot

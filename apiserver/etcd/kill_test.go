@@ -78,6 +78,35 @@ func TestAMemberStartsWhenTheDatabaseIsAheadOfWhatTheLogRecordsAsCommitted(t *te
 	}
 }
 
+// TestAMemberStartsWhereverItStoppedAfterASnapshot stops members after different numbers of
+// entries. The last entry of one is the first one after a snapshot, which the log names by
+// its index and its term.
+func TestAMemberStartsWhereverItStoppedAfterASnapshot(t *testing.T) {
+	const count = 4
+	found := false
+	for puts := range count + 2 {
+		dir := t.TempDir()
+		s := start(t, Config{Dir: dir, snapshotCount: count})
+		for i := range puts {
+			put(t, s, fmt.Sprintf("key-%d", i), "value")
+		}
+		s.Stop()
+		applied, err := databaseIsReadable(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		snapshots, err := wal.ValidSnapshotEntries(zap.NewNop(), filepath.Join(dir, "member", "wal"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = found || snapshots[len(snapshots)-1].GetIndex()+1 == applied
+		start(t, Config{Dir: dir, snapshotCount: count})
+	}
+	if !found {
+		t.Error("no member stopped at the first entry after a snapshot")
+	}
+}
+
 // uncommit records in the log of a stopped member that its last entries are not committed.
 func uncommit(t *testing.T, dir string, entries uint64) {
 	t.Helper()

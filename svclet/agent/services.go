@@ -121,17 +121,19 @@ const (
 // serveNames opens the port of the node's DNS server, and adds the task that runs it. While
 // the port cannot be opened, the task tries it again.
 func (n *nodeServices) serveNames(ctx context.Context, listen func(context.Context, dns.Options) (*dns.Server, error), o dns.Options) {
-	server, failure := listen(ctx, o)
-	if failure == nil {
+	server, err := listen(ctx, o)
+	var failure atomic.Pointer[error] // of the last attempt
+	if err == nil {
 		n.dns.Store(server)
 	} else {
-		klog.FromContext(ctx).Error(failure, "Failed to start the DNS server for names of services, will retry")
+		failure.Store(&err)
+		klog.FromContext(ctx).Error(err, "Failed to start the DNS server for names of services, will retry")
 	}
 	n.dnsProblem = func() error {
 		if server := n.dns.Load(); server != nil {
 			return server.Problem()
 		}
-		return failure
+		return *failure.Load()
 	}
 	n.tasks.parts = append(n.tasks.parts, func(ctx context.Context) {
 		server := n.dns.Load()
@@ -143,6 +145,7 @@ func (n *nodeServices) serveNames(ctx context.Context, listen func(context.Conte
 			}
 			opened, err := listen(ctx, o)
 			if err != nil {
+				failure.Store(&err)
 				klog.FromContext(ctx).V(2).Info("Failed to start the DNS server for names of services again", "err", err)
 				continue
 			}

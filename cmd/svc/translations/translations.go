@@ -13,9 +13,10 @@ import (
 
 // Set is the error of setting when translations are loaded: they have been loaded
 // already. It is set by the initialization of this package, which has to come before that
-// of the packages with texts. That is so because it imports nothing else of kubectl: Go
-// initializes a package as soon as its imports are (The Go Programming Language
-// Specification, Program initialization).
+// of the packages with texts. Go initializes, in turns, the first package by import path
+// whose imports are initialized (The Go Programming Language Specification, Program
+// initialization): this one imports as little as possible, and those need packages that are
+// initialized later. The test of package main checks that it stays so.
 var Set = i18n.SetLoadTranslationsFunc(func() error {
 	if !needed(os.Args) {
 		return nil
