@@ -32,7 +32,7 @@ var _ = Describe("kubectl create", everyRelease, func() {
 		Entry(nil, "rolebinding readers --role=reader --user=ann", "rolebinding.rbac.authorization.k8s.io/readers", "{.subjects[0].apiGroup}", "rbac.authorization.k8s.io"),
 		Entry(nil, "clusterrole e2e-reader --verb=get --non-resource-url=/logs/*", "clusterrole.rbac.authorization.k8s.io/e2e-reader", "{.rules[0].nonResourceURLs[0]}", "/logs/*"),
 		Entry(nil, "clusterrolebinding e2e-readers --clusterrole=e2e-reader --group=readers", "clusterrolebinding.rbac.authorization.k8s.io/e2e-readers", "{.roleRef.kind}", "ClusterRole"),
-		Entry(nil, "priorityclass e2e-high --value=1000", "priorityclass.scheduling.k8s.io/e2e-high", "{.preemptionPolicy}", "PreemptLowerPriority"),
+		Entry(nil, since("1.19"), "priorityclass e2e-high --value=1000", "priorityclass.scheduling.k8s.io/e2e-high", "{.preemptionPolicy}", "PreemptLowerPriority"),
 	)
 
 	It("makes what run, expose and autoscale generate", since("1.23"), func() {
