@@ -174,7 +174,7 @@ func expectErrors(t *testing.T, err error, n int, first string) {
 	if !apierrors.IsInvalid(err) {
 		t.Fatalf("got %v, want an invalid object", err)
 	}
-	status := err.(apierrors.APIStatus).Status() //nolint:errorlint // IsInvalid has checked it
+	status := err.(apierrors.APIStatus).Status()
 	causes := status.Details.Causes
 	if len(causes) != errorlimit.Max+1 {
 		t.Fatalf("%d causes, want %d", len(causes), errorlimit.Max+1)

@@ -149,9 +149,9 @@ func TestTheOldestServiceOwnsAKeyThatSeveralWant(t *testing.T) {
 		{"a conflict is reported once", []ruleset.Change{add(a), add(b)}, []ruleset.Change{{Before: b, After: b}}, "/a/", nil},
 		{"the owner is created again", []ruleset.Change{add(old), add(a)}, []ruleset.Change{{Before: old, After: withoutEndpoints("old", 20)}}, "/a/", nil},
 	} {
-		fake, table, owners, choices := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}, ruleset.Choices{}
+		fake, table, owners := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
 		tx := fake.NewTransaction()
-		choices, _ = table.Create(tx)
+		choices, _ := table.Create(tx)
 		table.Change(tx, owners, choices, &ruleset.Stale{}, test.before...)
 		if err := fake.Run(context.Background(), tx); err != nil {
 			t.Fatal(err)
