@@ -169,11 +169,11 @@ func protocolOf(name string) (byte, bool) {
 	return 0, false
 }
 
-// elementOf returns the element of a map, whose key has fields of addresses, protocols and
+// elementOf returns the element of a set or map, whose key has fields of addresses, protocols and
 // ports, and whose value is a verdict or has such fields, too:
 // "{ 10.96.0.1 . tcp . 80 : goto CHAIN }". A delete has no value.
 func elementOf(words []string) (nftables.SetElement, bool) {
-	if len(words) < 5 || words[0] != "{" || words[len(words)-1] != "}" {
+	if len(words) < 3 || words[0] != "{" || words[len(words)-1] != "}" {
 		return nftables.SetElement{}, false
 	}
 	key, value, hasValue := strings.Cut(strings.Join(words[1:len(words)-1], " "), " : ")

@@ -30,6 +30,8 @@ add map FAMILY TABLE cluster-ips { type ADDRESS . inet_proto . inet_service : ve
 add map FAMILY TABLE node-ports { type inet_proto . inet_service : verdict ; }
 add map FAMILY TABLE endpoint-0 { type ADDRESS . inet_proto . inet_service : ADDRESS . inet_service ; }
 add map FAMILY TABLE hairpins { type ADDRESS . ADDRESS : verdict ; }
+add set FAMILY TABLE service-ips { type ADDRESS ; }
+add element FAMILY TABLE service-ips { ENDPOINT }
 add element FAMILY TABLE endpoint-0 { KEY . tcp . 81 : ENDPOINT . 8080 }
 add chain FAMILY TABLE old
 add chain FAMILY TABLE used
@@ -54,6 +56,8 @@ add element FAMILY TABLE endpoint-0 { KEY . tcp . 80 : ENDPOINT . 8080 }
 add element FAMILY TABLE endpoint-0 { KEY . udp . 53 : ENDPOINT . 5353 }
 add element FAMILY TABLE hairpins { ENDPOINT . ENDPOINT : jump used }
 add element FAMILY TABLE node-ports { udp . 30053 : goto service-a }
+add element FAMILY TABLE service-ips { KEY }
+delete element FAMILY TABLE service-ips { ENDPOINT }
 delete chain FAMILY TABLE old
 `)
 		inNamespace(t, func(nft func(stdin string, args ...string) string) {

@@ -56,8 +56,8 @@ func (o Owners) change(changes []Change) (before map[Key]owner, conflicts []Conf
 	for _, c := range changes {
 		for key, element := range c.After.Elements {
 			o.add(key, owner{c.After.Service, c.After.Created, element})
-			// What all do with hairpins is the same.
-			if _, had := c.Before.Elements[key]; !had && len(o[key]) > 1 && key.Map != hairpins {
+			// What all do with hairpins is the same, and with the addresses of cluster IPs.
+			if _, had := c.Before.Elements[key]; !had && len(o[key]) > 1 && key.Map != hairpins && key.Map != serviceIPs {
 				contested[key] = true
 			}
 		}

@@ -62,7 +62,7 @@ type Part struct {
 	Chains map[string][]string
 	Sets   map[string]int32
 	// Elements are by cluster IP, external IP or node port, also of those without endpoints,
-	// and the hairpins of endpoints.
+	// the addresses of cluster IPs, and the hairpins of endpoints.
 	// Other services may want the same keys: see [Owners].
 	Elements map[Key]Element
 }
@@ -163,6 +163,9 @@ func (b *builder) leadTo(name string, addresses []string, to target, guard strin
 		ip = ip.Unmap() // in one notation, as keys are compared
 		e := b.element(name, to, ip, b.port.Port)
 		e.Guard = guard
+		if name == clusterIPs {
+			b.Elements[Key{serviceIPs, ip.String()}] = Element{}
+		}
 		b.Elements[Key{name, fmt.Sprintf("%s . %s . %d", ip, b.proto, b.port.Port)}] = e
 	}
 }

@@ -31,6 +31,8 @@ const (
 	closedIPs         = "closed-ips"
 	closedExternalIPs = "closed-external-ips"
 	closedPorts       = "closed-node-ports"
+	// serviceIPs are the addresses of all cluster IPs, whatever the port.
+	serviceIPs = "service-ips"
 	// droppedIPs are the cluster IPs whose endpoints are on other nodes, while only those of this
 	// node are eligible.
 	droppedIPs = "dropped-ips"
@@ -46,6 +48,10 @@ const (
 
 const (
 	masqueradeChain = "mark-for-masquerade"
+	// nodeChain is for this node's connections to endpoints elsewhere. Their source was chosen for
+	// the cluster IP: on a node with several networks it may not be of the one that leads to the
+	// endpoint.
+	nodeChain = "from-this-node"
 	// masqueradeMark is the bit of a packet's mark by which the chain of the hook
 	// postrouting knows it. kube-proxy uses the same.
 	masqueradeMark = "0x4000"
@@ -82,6 +88,8 @@ func (t Table) Create(tx *knftables.Transaction) (Choices, map[string]int) {
 	t.createMaps(tx)
 	tx.Add(&knftables.Chain{Name: masqueradeChain})
 	rule(tx, masqueradeChain, "meta mark set mark or "+masqueradeMark)
+	tx.Add(&knftables.Chain{Name: nodeChain})
+	rule(tx, nodeChain, fmt.Sprintf("ct original %s daddr @%s goto %s", Protocol(t.Family), serviceIPs, masqueradeChain))
 	choices := commonChoices()
 	t.addObjects(tx, nil, choices)
 	return choices, t.createHooks(tx)
@@ -95,6 +103,7 @@ func (t Table) createMaps(tx *knftables.Transaction) {
 		tx.Add(&knftables.Set{Name: name, Type: t.keyType(name)})
 	}
 	tx.Add(&knftables.Map{Name: guardedIPs, Type: t.keyType(guardedIPs) + " : verdict"})
+	tx.Add(&knftables.Set{Name: serviceIPs, Type: t.addressType()})
 	tx.Add(&knftables.Set{Name: hairpins, Type: t.addressType() + " . " + t.addressType()})
 	tx.Add(&knftables.Set{Name: podRanges, Type: t.addressType(), Flags: []knftables.SetFlag{knftables.IntervalFlag}})
 	for _, cidr := range t.PodRanges {
@@ -125,9 +134,10 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 	// to returns the rule that leads the packets to keys of a set to its chain.
 	to := func(of string) string { return fmt.Sprintf("%s @%s goto %s", t.key(of), of, of) }
 	guarded := t.key(guardedIPs) + " vmap @" + guardedIPs
-	toNode, fromPods := "fib daddr type local ", ""
+	toNode, fromPods, within := "fib daddr type local ", "", `"lo"`
 	if t.Bridge != "" {
 		fromPods = fmt.Sprintf("iifname %q ", t.Bridge)
+		within += fmt.Sprintf(", %q", t.Bridge)
 	}
 	var guards []string
 	for _, server := range t.Servers {
@@ -152,13 +162,16 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 		to(clusterIPs), to(externalIPs), toNode+to(nodePorts))
 	hook("nat-postrouting", knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority,
 		fmt.Sprintf("ct status dnat %s saddr . %s daddr @%s jump %s", ip, ip, hairpins, masqueradeChain),
+		fmt.Sprintf("ct status dnat oifname != { %s } fib saddr type local jump %s", within, nodeChain),
 		fmt.Sprintf("meta mark and %s == %s meta mark set mark xor %s masquerade fully-random", masqueradeMark, masqueradeMark, masqueradeMark))
 	end := func(of, how string) string { return fmt.Sprintf("ct state new %s @%s %s", t.key(of), of, how) }
 	closed, dropped, closedExternal := end(closedIPs, "reject"), end(droppedIPs, "drop"), end(closedExternalIPs, "reject")
+	// No endpoint has replaced the address: the service does not have the port.
+	noPort := fmt.Sprintf("ct state new %s daddr @%s reject", ip, serviceIPs)
 	hook("filter-input", knftables.FilterType, knftables.InputHook, knftables.FilterPriority,
 		closed, dropped, closedExternal, "ct state new "+toNode+fmt.Sprintf("%s @%s reject", t.key(closedPorts), closedPorts))
-	hook("filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, fromPods+closed, fromPods+dropped, closedExternal)
-	hook("filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed, dropped, closedExternal)
+	hook("filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, fromPods+closed, fromPods+dropped, closedExternal, fromPods+noPort)
+	hook("filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed, dropped, closedExternal, noPort)
 	return count
 }
 

@@ -92,6 +92,7 @@ func attempts(o objects) []attempt {
 			}
 			if from != "outside" {
 				add("cluster IP", s.Spec.ClusterIP, 80)
+				add("cluster IP, without such a port,", s.Spec.ClusterIP, 81)
 			}
 			for _, ip := range s.Spec.ExternalIPs {
 				add("external IP", ip, 80)
@@ -145,8 +146,9 @@ func sticky(s corev1.Service) bool {
 	return s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
 }
 
-// byNode names the addresses of the node: which one an endpoint sees follows from where it is.
-var byNode = strings.NewReplacer(" from 10.244.0.1,", " from the node,", " from 192.0.3.1,", " from the node,", " from 192.0.2.1,", " from the node,")
+// byNode names those addresses of the node that its own pods may see: kube-proxy always gives the
+// node's connections the address of the bridge. Endpoints elsewhere see the address of their network.
+var byNode = strings.NewReplacer(" from 10.244.0.1,", " from the node,", " from 192.0.2.1,", " from the node,")
 
 func verdict(ctx context.Context, from *namespace, a attempt) string {
 	var seen []string
@@ -167,7 +169,8 @@ func verdict(ctx context.Context, from *namespace, a attempt) string {
 	}
 	if sticky(a.service) && len(seen) == 1 && strings.Contains(seen[0], " from ") {
 		_, client, _ := strings.Cut(seen[0], " from ")
-		return "the same endpoint from " + client // which one, is chance
+		// Which endpoint is chance, and with it which address of the node it sees.
+		return "the same endpoint from " + strings.Replace(client, "192.0.3.1", "the node", 1)
 	}
 	slices.Sort(seen)
 	return strings.Join(seen, ", ")
