@@ -177,10 +177,17 @@ func TestInvalidFlagsOfUsersAndAccessNameTheRemedy(t *testing.T) {
 }
 
 func TestInvalidFlagsOfObjectsAndServicesNameTheRemedy(t *testing.T) {
-	_, _, none := testFiles(t)
+	dir, _, none := testFiles(t)
+	webhook := filepath.Join(dir, "webhook")
+	if err := os.WriteFile(webhook, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	testInvalidFlags(t, []invalidFlags{
 		{"--audit-policy-file=" + none, []string{"--audit-policy-file", none, "can read"}},
 		{"--audit-webhook-config-file=" + none, []string{"--audit-webhook-config-file", none, "can read"}},
+		{"--audit-log-path=-", []string{"--audit-log-path", "--audit-policy-file", "set both"}},
+		{"--audit-webhook-config-file=" + webhook, []string{"--audit-webhook-config-file", "--audit-policy-file", "set both"}},
+		{"--enable-admission-plugins=EventRateLimit --disable-admission-plugins=EventRateLimit", []string{"EventRateLimit", "enable-admission-plugins", "disable-admission-plugins"}},
 		{"--admission-control-config-file=" + none, []string{"--admission-control-config-file", none, "can read"}},
 		{"--event-ttl=0s", []string{"--event-ttl", "at least 1s"}},
 		{"--encryption-provider-config=" + none, []string{"--encryption-provider-config", none, "can read"}},

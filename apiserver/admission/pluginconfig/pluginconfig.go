@@ -48,14 +48,23 @@ func ReadKind(plugin string, file io.Reader, into any, given *metav1.TypeMeta, w
 	return nil
 }
 
-// Check returns an error unless the files that an AdmissionConfiguration names can be read:
-// the library would end the process. file is the name of the configuration, to whose
+// Check returns an error if an AdmissionConfiguration lists a plugin twice, or names a file for a
+// plugin that it configures itself: the library would ignore one of both. It returns one, too, unless
+// the files can be read: the library would end the process. file is the name of the configuration, to whose
 // directory their names are relative.
 func Check(file string, content []byte) error {
 	configuration := listed(content)
+	first := map[string]int{}
 	for i, plugin := range configuration.Plugins {
-		if plugin.Path == "" || plugin.Configuration != nil {
+		if at, twice := first[plugin.Name]; twice {
+			return configlines.Explain(content, fmt.Errorf("plugins[%d].name: %s is configured by plugins[%d], too; keep one of them", i, plugin.Name, at))
+		}
+		first[plugin.Name] = i
+		if plugin.Path == "" {
 			continue
+		}
+		if plugin.Configuration != nil {
+			return configlines.Explain(content, fmt.Errorf("plugins[%d].path: the configuration of %s is in this file, too; set path or configuration", i, plugin.Name))
 		}
 		if _, err := os.ReadFile(located(file, plugin.Path)); err != nil {
 			return configlines.Explain(content, fmt.Errorf("plugins[%d].path: %w; name a file that the server can read", i, err))
