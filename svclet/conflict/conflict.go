@@ -37,7 +37,7 @@ type Pods struct {
 // Find returns a sentence for each conflict, which names the remedy.
 func Find(m Machine, p Pods) []string {
 	var all []string
-	for _, check := range []func(Machine, Pods) []string{addresses, firewalld, ufw, docker, otherNetwork} {
+	for _, check := range []func(Machine, Pods) []string{addresses, firewalld, ufw, docker, otherNetwork, kubeProxy} {
 		all = append(all, check(m, p)...)
 	}
 	return all
@@ -100,8 +100,20 @@ func otherNetwork(m Machine, p Pods) []string {
 			found = append(found, name)
 		}
 	}
+	// Calico has an interface for each pod, and one of its own only in some of its modes.
+	if at := slices.IndexFunc(m.Interfaces, func(name string) bool { return strings.HasPrefix(name, "cali") }); at >= 0 {
+		found = append(found, m.Interfaces[at])
+	}
 	if len(found) == 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("another network of pods has interfaces on this machine (%s): svc leaves them alone and connects its pods to %s; if no other node runs here any more, remove them, and the rules of its proxy", strings.Join(found, ", "), p.Bridge)}
+}
+
+// kubeProxy finds a kube-proxy in its nftables mode, which serves the same addresses.
+func kubeProxy(m Machine, _ Pods) []string {
+	if !slices.Contains(m.Tables, "kube-proxy") {
+		return nil
+	}
+	return []string{"kube-proxy has rules for services on this machine: stop it and remove them with 'kube-proxy --cleanup', or turn svc's own proxy off with --service-proxy=false"}
 }

@@ -31,6 +31,10 @@ func TestFind(t *testing.T) {
 			[]string{"Docker drops forwarded connections, also of pods: install iptables, by which svc admits them"}},
 		{"another network of pods", Machine{Interfaces: []string{"eth0", "cni0", "flannel.1"}},
 			[]string{"another network of pods has interfaces on this machine (cni0, flannel.1): svc leaves them alone and connects its pods to svc0; if no other node runs here any more, remove them, and the rules of its proxy"}},
+		{"Calico without an interface of its own", Machine{Interfaces: []string{"eth0", "cali12ab", "cali34cd"}},
+			[]string{"another network of pods has interfaces on this machine (cali12ab): svc leaves them alone and connects its pods to svc0; if no other node runs here any more, remove them, and the rules of its proxy"}},
+		{"kube-proxy", Machine{Tables: []string{"svc0", "kube-proxy"}},
+			[]string{"kube-proxy has rules for services on this machine: stop it and remove them with 'kube-proxy --cleanup', or turn svc's own proxy off with --service-proxy=false"}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			if got := Find(test.machine, pods); !slices.Equal(got, test.want) {
