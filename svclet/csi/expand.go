@@ -22,6 +22,7 @@ func (p *publication) expand(ctx context.Context, path string) error {
 	if p.readOnly() {
 		return nil
 	}
+	defer p.lock()()
 	secrets, err := p.secret(ctx, p.PV.Spec.CSI.NodeExpandSecretRef)
 	if err != nil {
 		return err

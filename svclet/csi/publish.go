@@ -69,20 +69,31 @@ func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
 	if delegated {
 		p.group = v.group()
 	}
-	unlock := m.volumes.lock(p.record.Driver + "^" + p.record.Handle)
-	defer unlock()
 	result := Published{
-		Path: m.layout.target(v.Pod.UID, p.record), Labelled: labelled, Group: v.givesGroup(p.object) && !delegated,
+		Path: m.layout.target(v.Pod.UID, p.record), Labelled: labelled,
 		Measurable: v.PV != nil && p.driver.can(spec.NodeServiceCapability_RPC_GET_VOLUME_STATS),
 	}
-	if result.New, err = p.run(ctx, result.Path); err != nil {
+	published, err := p.run(ctx, result.Path)
+	if err != nil {
 		return Published{}, err
+	}
+	if published {
+		if err := p.finish(result.Path, v.givesGroup(p.object) && !delegated); err != nil {
+			return Published{}, err
+		}
 	}
 	return result, p.expand(ctx, result.Path)
 }
 
-// run stages and publishes the volume, unless that has been done.
+// lock locks the volume until unlock is called.
+func (p *publication) lock() (unlock func()) {
+	return p.volumes.lock(p.record.Driver + "^" + p.record.Handle)
+}
+
+// run stages and publishes the volume, unless that has been done. It reports whether the
+// volume was published for the first time.
 func (p *publication) run(ctx context.Context, target string) (published bool, err error) {
+	defer p.lock()()
 	done, err := p.isDone(target)
 	if err != nil {
 		return false, err
@@ -115,7 +126,7 @@ func (p *publication) run(ctx context.Context, target string) (published bool, e
 	return !done, nil
 }
 
-// isDone reports whether the volume is published already.
+// isDone reports whether the volume has been published, and finished, already.
 func (p *publication) isDone(target string) (bool, error) {
 	old, err := readRecord(p.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -205,8 +216,17 @@ func (p *publication) publish(ctx context.Context, target string) error {
 	if _, err := os.Lstat(target); err != nil {
 		return fmt.Errorf("CSI driver %s has published nothing: it must see the agent's root directory, at the same path, with mountPropagation Bidirectional: %w", p.record.Driver, err)
 	}
-	if p.record.Done == p.boot {
-		return nil
+	return nil
+}
+
+// finish gives the files of a volume that has been published to the pod's fsGroup, if owns is
+// true, and records that the volume is done: kubelet changes the files of no volume that a pod
+// already uses (SetUpAt of its CSI plugin). The volume is not locked: that may take long.
+func (p *publication) finish(target string, owns bool) error {
+	if owns {
+		if err := p.Own(target); err != nil {
+			return err
+		}
 	}
 	p.record.Done = p.boot
 	return p.record.write(p.dir)

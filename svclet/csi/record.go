@@ -31,8 +31,8 @@ type record struct {
 	Staged bool `json:"staged,omitempty"`
 	// Begun reports that the driver may have begun: its call is to be undone.
 	Begun bool `json:"begun,omitempty"`
-	// Done is the boot of the machine in which the driver's call has succeeded: mounts do
-	// not survive a reboot.
+	// Done is the boot of the machine in which the driver's call has succeeded, and the files
+	// have the pod's fsGroup if they are to: mounts do not survive a reboot.
 	Done string `json:"doneInBoot,omitempty"`
 }
 

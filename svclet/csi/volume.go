@@ -26,19 +26,18 @@ type Volume struct {
 	// Block reports whether the volume is a block device; ReadOnly whether it is mounted
 	// read-only.
 	Block, ReadOnly bool
+	// Own gives the files of the directory of a volume to the pod's fsGroup. It is required if
+	// the pod has one. It is called after the volume has been published, unless the driver
+	// does that or the files keep their group; not again once it has succeeded.
+	Own func(dir string) error
 }
 
 // Published is a volume that a driver has published.
 type Published struct {
 	// Path is its directory or, of a block device, the device.
 	Path string
-	// Group reports whether the files are to be given to the pod's fsGroup: the driver
-	// does not do that.
-	Group bool
 	// Labelled reports whether it is mounted with the pod's SELinux label.
 	Labelled bool
-	// New reports that it was published by this call.
-	New bool
 	// Measurable reports whether the driver measures volumes.
 	Measurable bool
 }

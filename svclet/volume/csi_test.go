@@ -2,13 +2,17 @@ package volume
 
 import (
 	"context"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/csi"
 )
@@ -17,11 +21,18 @@ import (
 type recordingCSI struct {
 	published []csi.Volume
 	usage     csi.Usage
+	// dir has the volumes; owns makes their files belong to the fsGroup of pods.
+	dir  string
+	owns bool
 }
 
 func (r *recordingCSI) Publish(_ context.Context, v csi.Volume) (csi.Published, error) {
 	r.published = append(r.published, v)
-	return csi.Published{Path: "/published/" + v.Name, Measurable: true}, nil
+	published := csi.Published{Path: filepath.Join(r.dir, "/published", v.Name), Measurable: true}
+	if r.owns {
+		return published, v.Own(published.Path)
+	}
+	return published, nil
 }
 
 func (r *recordingCSI) Unpublish(context.Context, types.UID) error { return nil }
@@ -90,5 +101,56 @@ func TestEachMeasurementOfAnAbnormalVolumeIsReported(t *testing.T) {
 	}
 	if want := []string{"u1 data: the disk is gone"}; !slices.Equal(reported, want) {
 		t.Errorf("reported %v, want %v", reported, want)
+	}
+}
+
+func TestTheFilesOfAVolumeGetTheFSGroupWhenItIsMountedAndNotWhenItIsRefreshed(t *testing.T) {
+	for _, c := range []struct {
+		rule   string
+		policy *corev1.PodFSGroupChangePolicy
+		// again is the file's mode after another mount, of a directory that has the group.
+		again fs.FileMode
+	}{
+		{"by default always", nil, 0o660},
+		{"always", ptr.To(corev1.FSGroupChangeAlways), 0o660},
+		{"only if the directory does not have it", ptr.To(corev1.FSGroupChangeOnRootMismatch), 0o600},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			h := newFixture(t)
+			driver := &recordingCSI{dir: t.TempDir(), owns: true}
+			h.CSI = driver
+			dir := filepath.Join(driver.dir, "published", "data")
+			key := filepath.Join(dir, "key")
+			must(t, os.MkdirAll(dir, 0o700))
+			must(t, os.WriteFile(key, nil, 0o600))
+			pod := podOf(h.claimed("data", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}}))
+			pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To(int64(os.Getgid())), FSGroupChangePolicy: c.policy}
+			mount := func() {
+				_, err := h.Mount(t.Context(), pod)
+				must(t, err)
+			}
+			expect := func(when string, want fs.FileMode) {
+				t.Helper()
+				info, err := os.Stat(key)
+				must(t, err)
+				if got := info.Mode().Perm(); got != want {
+					t.Errorf("%s: %o, want %o", when, got, want)
+				}
+			}
+			mount()
+			expect("mounted", 0o660)
+
+			// The pod wants other modes, and the driver has nothing to do.
+			must(t, os.Chmod(key, 0o600))
+			must(t, os.Chmod(dir, 0o700))
+			driver.owns = false
+			must(t, h.Refresh(t.Context(), pod))
+			expect("refreshed", 0o600)
+
+			driver.owns = true
+			must(t, os.Chmod(dir, groupMode(fs.ModeDir|0o700, false)))
+			mount()
+			expect("mounted again", c.again)
+		})
 	}
 }

@@ -1,0 +1,47 @@
+package csi
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestFilesAreGivenToTheFSGroupOnceUntilThatHasSucceeded(t *testing.T) {
+	f := newFixture(t, stages)
+	owned, failure := 0, errors.New("the disk is full")
+	grouped := func(v *Volume) {
+		v.Pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To[int64](42)}
+		v.Own = func(dir string) error {
+			owned++
+			f.Expect(dir).To(gomega.Equal(f.layout.target("u1", v.record())))
+			return failure
+		}
+	}
+	_, err := f.Publish(t.Context(), persistent("u1", grouped))
+	f.Expect(err).To(gomega.MatchError(failure))
+
+	// As after a crash of the agent meanwhile.
+	failure = nil
+	f.start()
+	f.awaitDriver()
+	f.publish(persistent("u1", grouped))
+	f.Expect(owned).To(gomega.Equal(2))
+	f.Expect(f.driver.Calls()).To(gomega.Equal([]string{"stage h1", "publish h1", "publish h1"}))
+
+	f.publish(persistent("u1", grouped))
+	f.start()
+	f.awaitDriver()
+	f.publish(persistent("u1", grouped))
+	f.change(func(s *storagev1.CSIDriverSpec) { s.RequiresRepublish = ptr.To(true) })
+	f.publish(persistent("u1", grouped))
+	f.Expect(f.driver.Calls()).To(gomega.HaveLen(4))
+	f.Expect(owned).To(gomega.Equal(2), "of a volume that a pod uses")
+
+	f.boot = "another boot"
+	f.publish(persistent("u1", grouped))
+	f.Expect(owned).To(gomega.Equal(3), "after a reboot")
+}
