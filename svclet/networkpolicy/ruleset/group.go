@@ -55,22 +55,14 @@ type group struct {
 // selected returns the group of the pods that a peer selects. A nil selector of
 // namespaces means the namespace.
 func selected(namespace string, namespaces, pods labels.Selector) group {
-	key, where, suffix := "\x00"+pods.String(), "in namespace "+namespace, "-"+namespace
+	key, where, suffix := "\x00"+text(pods), "in namespace "+namespace, "-"+namespace
 	if namespaces == nil {
 		key = namespace + key
 	} else {
-		key = "\x00" + namespaces.String() + key
-		where, suffix = "in namespaces "+namespaces.String(), ""
-		if namespaces.Empty() {
-			where = "in all namespaces"
-		}
-	}
-	which := "all pods"
-	if !pods.Empty() {
-		which = "pods " + pods.String()
+		key, where, suffix = "\x00"+text(namespaces)+key, "in "+describe("namespaces", namespaces), ""
 	}
 	return group{
-		name: unique("peers", key, suffix), comment: cut(which+" "+where, maxComment),
+		name: unique("peers", key, suffix), comment: cut(describe("pods", pods)+" "+where, maxComment),
 		elements: func(p Pod, labels labels.Set) []element {
 			switch {
 			case namespaces == nil && p.Namespace != namespace,
@@ -85,6 +77,29 @@ func selected(namespace string, namespaces, pods labels.Selector) group {
 			return all
 		},
 	}
+}
+
+// nothing is the text of the selector of nothing, which no other selector has: a requirement
+// has a key.
+const nothing = "!"
+
+// text returns a selector as text. Those of everything and of nothing have the same String.
+func text(s labels.Selector) string {
+	if _, selectable := s.Requirements(); !selectable {
+		return nothing
+	}
+	return s.String()
+}
+
+// describe says of which objects of a kind a selector selects.
+func describe(kind string, s labels.Selector) string {
+	switch text(s) {
+	case "":
+		return "all " + kind
+	case nothing:
+		return "no " + kind
+	}
+	return kind + " " + s.String()
 }
 
 // named returns the group of a port's name: where the port is, in each pod that has it.
@@ -125,8 +140,14 @@ const (
 
 func cut(text string, length int) string { return text[:min(len(text), length)] }
 
+// hashSize is how many bytes of a key's hash are in a name. The authors of policies choose the
+// keys of peers: with two keys of the same hash, one of them would add its pods to the peers of
+// another's policy.
+const hashSize = 16
+
 // unique returns a name with the hash of a key, so that it is unique when it is cut.
 func unique(kind, key, rest string) string {
 	sum := sha256.Sum256([]byte(key))
-	return cut(kind+"-"+strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5]))+rest, maxName)
+	hash := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:hashSize])
+	return cut(kind+"-"+strings.ToLower(hash)+rest, maxName)
 }
