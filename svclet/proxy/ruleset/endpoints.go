@@ -72,7 +72,7 @@ func rank(e endpoint) int {
 
 func addressesOf(e discoveryv1.Endpoint, port int32, node string) []endpoint {
 	ready := ptr.Deref(e.Conditions.Ready, true)
-	usable := ready || ptr.Deref(e.Conditions.Serving, ready) && ptr.Deref(e.Conditions.Terminating, false)
+	usable := ready || ptr.Deref(e.Conditions.Serving, true) && ptr.Deref(e.Conditions.Terminating, false)
 	if !usable || len(e.Addresses) == 0 {
 		return nil
 	}

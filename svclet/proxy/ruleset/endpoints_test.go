@@ -25,6 +25,10 @@ func TestConnectionsStayInTheZoneIfAllEndpointsHaveHintsAndOneIsForIt(t *testing
 		e.Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(terminating)}
 		return e
 	}
+	unknown := func(e discoveryv1.Endpoint) discoveryv1.Endpoint {
+		e.Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Terminating: ptr.To(true)}
+		return e
+	}
 	onNodes := func(e discoveryv1.Endpoint, nodes ...string) discoveryv1.Endpoint {
 		e.Hints = e.Hints.DeepCopy()
 		for _, node := range nodes {
@@ -46,6 +50,7 @@ func TestConnectionsStayInTheZoneIfAllEndpointsHaveHintsAndOneIsForIt(t *testing
 		{"unless it is not ready", "east", append(all[:2:2], unready(hinted("10.0.0.3"), false)), "1"},
 		{"an endpoint for the zone that is not ready", "east", []discoveryv1.Endpoint{unready(all[0], false), all[1]}, "2"},
 		{"endpoints that terminate if no other is ready, without regard to hints", "east", []discoveryv1.Endpoint{unready(all[0], true), unready(all[1], true)}, "1 2"},
+		{"those of which it is not known whether they serve, too", "", []discoveryv1.Endpoint{unknown(all[0]), unready(all[1], false)}, "1"},
 		{"none that terminates while one in another zone is ready", "east", []discoveryv1.Endpoint{unready(all[0], true), all[1]}, "2"},
 		{"the endpoints for the node, whatever their zones", "east", []discoveryv1.Endpoint{onNodes(all[0], "there"), onNodes(all[1], "here", "there")}, "2"},
 		{"those for the zone if none is for the node", "east", []discoveryv1.Endpoint{onNodes(all[0], "there"), onNodes(all[1], "there")}, "1"},
