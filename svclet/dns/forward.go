@@ -148,22 +148,37 @@ func (f *forwarder) ask(ctx context.Context, r *dns.Msg, dnssec bool) (*dns.Msg,
 	return nil, errors.Join(errs...)
 }
 
-// askOne asks a resolver by UDP and, if the answer is too long for that, by TCP.
+// askOne asks a resolver. One that does not know EDNS, and so refuses the format or the kind of
+// the message, is asked again without it (RFC 6891, section 7).
 func askOne(ctx context.Context, ask *dns.Msg, resolver string) (*dns.Msg, error) {
-	var answer *dns.Msg
-	for _, network := range []string{"udp", "tcp"} {
-		var err error
-		if answer, err = askBy(ctx, network, ask, resolver); err != nil {
-			return nil, err
-		}
-		if len(answer.Question) != 1 || !strings.EqualFold(answer.Question[0].Name, ask.Question[0].Name) || answer.Question[0].Qtype != ask.Question[0].Qtype {
-			return nil, errors.New("the answer is to another question")
-		}
-		if !answer.Truncated {
-			break
-		}
+	answer, err := askWhole(ctx, ask, resolver)
+	if err == nil && (answer.Rcode == dns.RcodeFormatError || answer.Rcode == dns.RcodeNotImplemented) {
+		plain := ask.Copy()
+		plain.Extra = nil
+		answer, err = askWhole(ctx, plain, resolver)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.Question) != 1 || !strings.EqualFold(answer.Question[0].Name, ask.Question[0].Name) || answer.Question[0].Qtype != ask.Question[0].Qtype {
+		return nil, errors.New("the answer is to another question")
 	}
 	return answer, nil
+}
+
+// askWhole asks a resolver by UDP and, if the answer is too long for that, by TCP. Without an
+// answer by TCP it returns the part that has come: the resolver is not silent.
+func askWhole(ctx context.Context, ask *dns.Msg, resolver string) (*dns.Msg, error) {
+	answer, err := askBy(ctx, "udp", ask, resolver)
+	if err != nil || !answer.Truncated {
+		return answer, err
+	}
+	whole, err := askBy(ctx, "tcp", ask, resolver)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Failed to ask a resolver by TCP, its answer by UDP is incomplete", "resolver", resolver, "err", err)
+		return answer, nil
+	}
+	return whole, nil
 }
 
 func askBy(ctx context.Context, network string, ask *dns.Msg, resolver string) (*dns.Msg, error) {

@@ -59,7 +59,19 @@ func (r *resolver) answer(w dns.ResponseWriter, m *dns.Msg) {
 	}
 	soa := &dns.SOA{Hdr: dns.RR_Header{Name: "example.com.", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 3600}, Ns: "ns.example.com.", Mbox: "x.example.com.", Minttl: 10}
 	address := &dns.A{Hdr: header(dns.TypeA), A: net.IPv4(192, 0, 2, 1)}
-	switch label, _, _ := strings.Cut(strings.ToLower(q.Name), "."); label {
+	label, _, _ := strings.Cut(strings.ToLower(q.Name), ".")
+	if code, refuses := map[string]int{"formerr": dns.RcodeFormatError, "notimp": dns.RcodeNotImplemented}[label]; refuses && m.IsEdns0() != nil {
+		reply.Rcode, reply.Question = code, nil // as a resolver that has not read the message does
+		_ = w.WriteMsg(reply)
+		return
+	}
+	switch label {
+	case "udponly":
+		if w.LocalAddr().Network() == "tcp" {
+			_ = w.Close()
+			return
+		}
+		reply.Answer, reply.Truncated = []dns.RR{address}, true
 	case "absent":
 		reply.Rcode, reply.Ns = dns.RcodeNameError, []dns.RR{soa}
 	case "unsure":

@@ -271,5 +271,6 @@ func (s *Server) follow(ctx context.Context, r, reply *dns.Msg, name string) *dn
 		return new(dns.Msg).SetRcode(r, dns.RcodeServerFailure)
 	}
 	reply.Answer, reply.Ns, reply.Rcode = append(reply.Answer, found.Answer...), found.Ns, found.Rcode
+	reply.Truncated = found.Truncated
 	return reply
 }

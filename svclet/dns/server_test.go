@@ -283,6 +283,30 @@ func TestLongAnswersOfResolversComeByTCP(t *testing.T) {
 	}
 }
 
+func TestAResolverWithoutTCPGivesTheAnswersThatItHas(t *testing.T) {
+	f := start(t, externalName("away", "udponly.example.com"))
+	for name, want := range map[string]string{"udponly.example.com.": "NOERROR 192.0.2.1", "away.shop.svc.cluster.local.": "NOERROR udponly.example.com. 192.0.2.1"} {
+		if m := f.ask(name, dns.TypeA); summary(m) != want || !m.Truncated {
+			t.Errorf("%s: %s, truncated %t", name, summary(m), m.Truncated)
+		}
+	}
+	f.forward.mu.Lock()
+	defer f.forward.mu.Unlock()
+	if len(f.forward.silent) > 0 {
+		t.Errorf("resolvers that answer are asked last: %v", f.forward.silent)
+	}
+}
+
+func TestAResolverWithoutEDNSIsAskedAgainWithout(t *testing.T) {
+	f := start(t)
+	for _, name := range []string{"formerr.example.com.", "notimp.example.com."} {
+		before := f.resolver.asked.Load()
+		if got := summary(f.ask(name, dns.TypeA)); got != "NOERROR 192.0.2.1" || f.resolver.last.Load().IsEdns0() != nil || f.resolver.asked.Load() != before+2 {
+			t.Errorf("%s: %s, the resolver was asked %d times", name, got, f.resolver.asked.Load()-before)
+		}
+	}
+}
+
 func TestAnExtendedCodeNeedsEDNS(t *testing.T) {
 	f := start(t)
 	if m := f.ask("extended.example.com.", dns.TypeA); m.Rcode != dns.RcodeServerFailure || m.IsEdns0() != nil {
