@@ -27,6 +27,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"svc.dev/svc/svclet/checkpoint"
 )
 
 // Bootstrap is how a machine gets its first client certificate.
@@ -170,7 +172,8 @@ func requestName(key crypto.Signer, user string) (string, error) {
 // connected reports whether the connection file has a client certificate that is valid
 // now, or another credential.
 func (b Bootstrap) connected(ctx context.Context) (bool, error) {
-	if _, err := os.Stat(b.Connection); errors.Is(err, fs.ErrNotExist) {
+	// A power failure may have left a file that was not synced empty.
+	if info, err := os.Stat(b.Connection); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("--svcconfig: %w", err)
@@ -214,7 +217,14 @@ func writeConnection(api *rest.Config, path, pair string) error {
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificate: pair, ClientKey: pair}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
+	content, err := clientcmd.Write(*config)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
+	if err == nil {
+		err = checkpoint.Replace(path, content)
+	}
+	if err != nil {
 		return fmt.Errorf("--svcconfig: %w", err)
 	}
 	return nil

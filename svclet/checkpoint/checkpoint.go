@@ -75,12 +75,12 @@ func (f File) Save(data any) error {
 	return Replace(f.Path, text)
 }
 
-// Replace replaces a file, which only its owner may read. A crash leaves the old content
-// or the new one.
+// Replace replaces a file, which only its owner may read, in a directory that exists. A crash,
+// also of the machine, leaves the old content or the new one.
 func Replace(path string, content []byte) error {
 	next, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
 	if err != nil {
-		return fmt.Errorf("writing the checkpoint: %w", err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	defer os.Remove(next.Name()) // fails after the rename
 	_, err = next.Write(content)
@@ -91,7 +91,7 @@ func Replace(path string, content []byte) error {
 		err = os.Rename(next.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the checkpoint %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }

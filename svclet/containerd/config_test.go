@@ -146,6 +146,24 @@ func TestADamagedNetworkFileIsNamed(t *testing.T) {
 	}
 }
 
+func TestAnEmptyNetworkFileIsWrittenAgain(t *testing.T) {
+	config := Config{Dir: t.TempDir()}
+	if err := os.MkdirAll(config.cniDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{config.networkFile(), config.assignedFile()} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, after, err := config.writeNetwork(0); err != nil || !slices.Equal(after, []string{DefaultPodCIDR}) {
+		t.Fatal(after, err)
+	}
+	if n, err := config.readNetwork(); err != nil || !slices.Equal(n.cidrs(), []string{DefaultPodCIDR}) {
+		t.Error(n, err)
+	}
+}
+
 func TestSocketPathsAreShortEnough(t *testing.T) {
 	short := Config{Dir: "/var/lib/svc/containerd"}
 	if got := short.Endpoint(); got != "unix:///var/lib/svc/containerd/run/containerd.sock" {

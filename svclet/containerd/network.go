@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"svc.dev/svc/svclet/checkpoint"
 )
 
 // cniVersion is the newest version that the CNI plugins of current distributions
@@ -168,7 +170,8 @@ func (c Config) assign(cidrs []string) error {
 // readNetwork returns an empty network if there is no configuration yet.
 func (c Config) readNetwork() (network, error) {
 	content, err := os.ReadFile(c.networkFile())
-	if errors.Is(err, fs.ErrNotExist) {
+	// A power failure may have left a file that was not synced empty.
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(content) == 0 {
 		return network{}, nil
 	}
 	if err != nil {
@@ -181,8 +184,8 @@ func (c Config) readNetwork() (network, error) {
 	return n, nil
 }
 
-// replaceFile replaces a file atomically, and reports whether its content has
-// changed.
+// replaceFile replaces a file atomically, also if the power fails, and reports whether its
+// content has changed.
 func replaceFile(path string, content []byte) (changed bool, err error) {
 	before, err := os.ReadFile(path)
 	if err == nil && string(before) == string(content) {
@@ -191,10 +194,7 @@ func replaceFile(path string, content []byte) (changed bool, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	// CNI reads all files in its directory that end in .conf, .conflist or .json.
-	temporary := path + ".tmp"
-	if err := os.WriteFile(temporary, content, 0o600); err != nil {
-		return false, err
-	}
-	return true, os.Rename(temporary, path)
+	// CNI reads all files in its directory that end in .conf, .conflist or .json: the name of a
+	// temporary file ends in digits.
+	return true, checkpoint.Replace(path, content)
 }

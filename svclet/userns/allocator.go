@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"svc.dev/svc/svclet/checkpoint"
 )
 
 // Options configure an allocator.
@@ -30,8 +32,8 @@ type Allocator struct {
 	pods map[types.UID]int64 // the first user
 }
 
-// checkpoint is the file in the directory of a pod.
-const checkpoint = "userns"
+// recordFile is the file in the directory of a pod.
+const recordFile = "userns"
 
 type record struct {
 	UIDs []mapping `json:"uidMappings"`
@@ -65,12 +67,14 @@ func New(o Options, pods []types.UID) (*Allocator, error) {
 	return a, nil
 }
 
-func (a *Allocator) path(uid types.UID) string { return filepath.Join(a.o.PodDir(uid), checkpoint) }
+func (a *Allocator) path(uid types.UID) string { return filepath.Join(a.o.PodDir(uid), recordFile) }
 
 // load returns the first user of a pod.
 func (a *Allocator) load(uid types.UID) (first int64, found bool, err error) {
 	raw, err := os.ReadFile(a.path(uid))
-	if errors.Is(err, fs.ErrNotExist) {
+	// A power failure may have left a file that was not synced empty: no container has the
+	// users any more.
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(raw) == 0 {
 		return 0, false, nil
 	}
 	if err != nil {
@@ -136,11 +140,7 @@ func (a *Allocator) save(uid types.UID, first int64) error {
 	if err != nil {
 		return err
 	}
-	next := a.path(uid) + ".new"
-	if err := os.WriteFile(next, raw, 0o644); err != nil {
-		return fmt.Errorf("saving the users of a pod: %w", err)
-	}
-	if err := os.Rename(next, a.path(uid)); err != nil {
+	if err := checkpoint.Replace(a.path(uid), raw); err != nil {
 		return fmt.Errorf("saving the users of a pod: %w", err)
 	}
 	return nil

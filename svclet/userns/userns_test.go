@@ -92,7 +92,7 @@ func TestAPodKeepsItsUsersAndSharesThemWithNoOther(t *testing.T) {
 func TestADamagedRecordNamesItsFile(t *testing.T) {
 	for _, content := range []string{"{", "{}", `{"uidMappings":[{"hostId":1,"length":65536}],"gidMappings":[{"hostId":1,"length":65536}]}`} {
 		dir := t.TempDir()
-		path := filepath.Join(dir, "p", checkpoint)
+		path := filepath.Join(dir, "p", recordFile)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -109,5 +109,26 @@ func TestADamagedRecordNamesItsFile(t *testing.T) {
 	}
 	if _, err := a.Namespace("p"); err == nil {
 		t.Error("users that cannot be saved")
+	}
+}
+
+func TestAnEmptyRecordIsAbsent(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "p", recordFile)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := newAllocator(t, dir, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := a.Namespace("p"); err != nil || n.Uids[0].HostId != Block {
+		t.Errorf("%v, %v", n, err)
+	}
+	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
+		t.Errorf("the directory of the pod has %v, %v", files, err)
 	}
 }
