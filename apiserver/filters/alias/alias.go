@@ -6,6 +6,7 @@
 package alias
 
 import (
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -136,18 +137,36 @@ func (f filter) spellingOf(accept []string) spelling {
 }
 
 // replaceParameter replaces the value of a parameter, whose key ends with the
-// equals sign, of the media types in a header.
+// equals sign, of the media types in a header. The header of a client that is not
+// authenticated may have 1 MiB: it is copied once, however many values are replaced.
 func replaceParameter(header, key, value, replacement string) string {
-	for from := 0; ; {
-		i := strings.Index(header[from:], value)
-		if i < 0 {
-			return header
-		}
-		start, end := from+i, from+i+len(value)
-		from = end
-		if isParameter(header, key, start, end) {
-			header = header[:start] + replacement + header[end:]
-			from = start + len(replacement)
+	var replaced strings.Builder
+	from := 0
+	for start := range parameters(header, key, value) {
+		replaced.WriteString(header[from:start])
+		replaced.WriteString(replacement)
+		from = start + len(value)
+	}
+	if from == 0 {
+		return header
+	}
+	replaced.WriteString(header[from:])
+	return replaced.String()
+}
+
+// parameters yields where each value of a parameter begins in a header.
+func parameters(header, key, value string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for from := 0; ; {
+			i := strings.Index(header[from:], value)
+			if i < 0 {
+				return
+			}
+			start, end := from+i, from+i+len(value)
+			if isParameter(header, key, start, end) && !yield(start) {
+				return
+			}
+			from = end
 		}
 	}
 }
@@ -161,5 +180,8 @@ func isParameter(header, key string, start, end int) bool {
 }
 
 func hasParameter(header, key, value string) bool {
-	return replaceParameter(header, key, value, "") != header
+	for range parameters(header, key, value) {
+		return true
+	}
+	return false
 }

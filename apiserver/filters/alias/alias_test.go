@@ -44,6 +44,23 @@ func TestRequestHeaders(t *testing.T) {
 	}
 }
 
+func TestTheWorkForAHeaderGrowsWithItsLength(t *testing.T) {
+	const groups = 10_000
+	value := "application/json" + strings.Repeat(";g=meta.svc.dev", groups)
+	for _, header := range []string{"Accept", "Content-Type"} {
+		h := Filter(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if got := strings.Count(r.Header.Get(header), ";g=meta.k8s.io"); got != groups {
+				t.Errorf("%s: %d groups are translated, want %d", header, got, groups)
+			}
+		}), kubeDomain, both)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set(header, value)
+		if n := testing.AllocsPerRun(1, func() { h.ServeHTTP(httptest.NewRecorder(), r) }); n > 1000 {
+			t.Errorf("%s: %v allocations: the header is copied for each group", header, n)
+		}
+	}
+}
+
 func TestTheContentTypeHasTheSpellingOfTheRequest(t *testing.T) {
 	for _, tc := range []struct {
 		name, accept, answer, want string

@@ -20,7 +20,7 @@ const none = "application/x-none"
 
 // offered are the media types that a range stands for, the preferred one first.
 // Endpoints that have other types are asked for them by name or with */*.
-var offered = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "text/plain"}
+var offered = [...]string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "text/plain"}
 
 // Filter rewrites the headers Accept and Content-Type before next gets the request.
 // A request whose headers need no rewriting costs no allocation.
@@ -36,7 +36,7 @@ func Filter(next http.Handler) http.Handler {
 		rewritten := req.WithContext(req.Context())
 		rewritten.Header = maps.Clone(req.Header)
 		if !plain {
-			rewritten.Header["Accept"] = []string{rewriteAccept(strings.Join(accept, ","))}
+			rewritten.Header["Accept"] = []string{rewriteAccept(strings.Join(accept, ","), matches)}
 		}
 		if !lower {
 			name := typeOf(contentType[0])
@@ -81,6 +81,9 @@ type clause struct {
 	weight     float64
 }
 
+// exact is the specificity of a type.
+const exact = 2
+
 // specificity is higher for a type than for a range, and for a narrow range than
 // for */*.
 func (c clause) specificity() int {
@@ -90,17 +93,15 @@ func (c clause) specificity() int {
 	case strings.HasSuffix(c.name, "/*"):
 		return 1
 	}
-	return 2
+	return exact
 }
 
-func rewriteAccept(header string) string {
+// rewriteAccept returns an Accept header in the form that the libraries accept. The header
+// of a client that is not authenticated may have 1 MiB: contains, which reports whether a
+// range contains a media type, is called a fixed number of times for each clause.
+func rewriteAccept(header string, contains func(mediaRange, name string) bool) string {
 	clauses := parse(header)
-	var refused []clause
-	for _, c := range clauses {
-		if c.weight == 0 {
-			refused = append(refused, c)
-		}
-	}
+	refused := refusedBy(clauses, contains)
 	slices.SortStableFunc(clauses, func(a, b clause) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.specificity(), a.specificity()))
 	})
@@ -109,14 +110,50 @@ func rewriteAccept(header string) string {
 		if c.weight == 0 {
 			continue
 		}
-		for _, name := range c.names(refused) {
-			rewritten = append(rewritten, name+c.parameters)
+		if c.specificity() == exact || c.name == "*/*" && !refused.any {
+			rewritten = append(rewritten, c.name+c.parameters)
+			continue
+		}
+		for i, name := range offered {
+			if refused.specificity[i] <= c.specificity() && contains(c.name, name) {
+				rewritten = append(rewritten, name+c.parameters)
+			}
 		}
 	}
 	if len(rewritten) == 0 {
 		return none
 	}
 	return strings.Join(rewritten, ",")
+}
+
+// refusals are what the clauses with the weight 0 refuse.
+type refusals struct {
+	any bool // whether there is such a clause
+	// specificity is that of the most specific clause which refuses each type of offered,
+	// or -1.
+	specificity [len(offered)]int
+}
+
+func refusedBy(clauses []clause, contains func(mediaRange, name string) bool) refusals {
+	var r refusals
+	for i := range r.specificity {
+		r.specificity[i] = -1
+	}
+	for _, c := range clauses {
+		if c.weight != 0 {
+			continue
+		}
+		r.any = true
+		if c.parameters != "" {
+			continue
+		}
+		for i, name := range offered {
+			if contains(c.name, name) {
+				r.specificity[i] = max(r.specificity[i], c.specificity())
+			}
+		}
+	}
+	return r
 }
 
 // parse reads the clauses of an Accept header. It does not hold them against the
@@ -129,6 +166,7 @@ func parse(header string) []clause {
 		if c.name == "" {
 			continue
 		}
+		var kept strings.Builder
 		for parameter := range strings.SplitSeq(parameters, ";") {
 			key, value, _ := strings.Cut(strings.TrimSpace(parameter), "=")
 			switch key = strings.ToLower(key); key {
@@ -138,30 +176,15 @@ func parse(header string) []clause {
 					c.weight = weight
 				}
 			default:
-				c.parameters += ";" + key + "=" + value
+				for _, part := range []string{";", key, "=", value} {
+					kept.WriteString(part)
+				}
 			}
 		}
+		c.parameters = kept.String()
 		clauses = append(clauses, c)
 	}
 	return clauses
-}
-
-// names returns the media types that a clause stands for: itself, or those of a
-// range that the client does not refuse.
-func (c clause) names(refused []clause) []string {
-	if c.specificity() == 2 || c.name == "*/*" && len(refused) == 0 {
-		return []string{c.name}
-	}
-	var names []string
-	for _, name := range offered {
-		isRefused := slices.ContainsFunc(refused, func(r clause) bool {
-			return r.specificity() > c.specificity() && r.parameters == "" && matches(r.name, name)
-		})
-		if matches(c.name, name) && !isRefused {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // matches reports whether a range contains a media type.

@@ -3,6 +3,7 @@ package mediatype
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -48,6 +49,25 @@ func TestAccept(t *testing.T) {
 				t.Errorf("Accept = %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestTheWorkForAHeaderGrowsWithItsLength(t *testing.T) {
+	const ranges, refused = 125_000, 83_000 // 1 MiB, the limit of a request's headers
+	header := strings.Repeat("*/*,", ranges) + strings.Repeat("a;q=0,", refused)
+	calls := 0
+	rewritten := rewriteAccept(header, func(mediaRange, name string) bool {
+		if calls++; calls > len(offered)*(ranges+refused) {
+			t.Fatal("a clause is compared with other clauses")
+		}
+		return matches(mediaRange, name)
+	})
+	if got, want := strings.Count(rewritten, ","), len(offered)*ranges-1; got != want {
+		t.Errorf("%d commas in the rewritten header, want %d", got, want)
+	}
+	parameters := "application/yaml;q=0.5" + strings.Repeat(";a", 50_000)
+	if n := testing.AllocsPerRun(1, func() { rewriteAccept(parameters, matches) }); n > 1000 {
+		t.Errorf("%v allocations for a clause with 50,000 parameters: each copies those before", n)
 	}
 }
 
