@@ -323,7 +323,7 @@ func TestPodsOfTwoMachinesSeeEachOthersAddresses(t *testing.T) {
 
 func TestWhatOtherProgramsRemoveIsWrittenAgain(t *testing.T) {
 	for mode, remove := range map[string][][]string{
-		plan.HostRoutes: {{"ip", "route", "del", "10.88.2.0/24"}, {"nft", "delete", "table", "ip", "svc0-pods"}},
+		plan.HostRoutes: {{"ip", "route", "del", "10.88.2.0/24"}, {"nft", "delete", "table", "ip", "svc0-pods"}, {"nft", "flush", "table", "ip", "svc0-pods"}},
 		plan.VXLAN:      {{"ip", "route", "del", "10.88.2.0/24"}, {"ip", "link", "del", "svc0-vx"}},
 	} {
 		t.Run(mode, func(t *testing.T) {
@@ -345,11 +345,12 @@ func TestWhatOtherProgramsRemoveIsWrittenAgain(t *testing.T) {
 					watching <- watch()
 				}()
 				<-subscribed
+				a.expectMissing(false)
 				a.shows(command...)
 				if command[0] == "ip" {
 					<-a.nodes.changed
 				} else {
-					a.must(func() error { a.check(ctx); return nil })
+					a.expectMissing(true)
 				}
 				cancel()
 				if err := <-watching; !errors.Is(err, context.Canceled) {
@@ -359,9 +360,26 @@ func TestWhatOtherProgramsRemoveIsWrittenAgain(t *testing.T) {
 				if got := seen(t, a.pod, b.pod, b.podAddress); got != a.podAddress {
 					t.Errorf("after %v a pod sees %s", command, got)
 				}
+				if got := seen(t, a.pod, b.namespace, b.node); got != a.node {
+					t.Errorf("after %v a node sees %s", command, got)
+				}
 			}
 		})
 	}
+}
+
+// expectMissing expects that the loop finds that rules are missing, or that none are.
+func (m *machine) expectMissing(want bool) {
+	m.t.Helper()
+	m.must(func() error {
+		loop := m.loop()
+		generation, err := loop.Generation()
+		missing, err2 := loop.Verify(m.t.Context())
+		if generation == 0 || err != nil || err2 != nil || missing != want {
+			return errors.Join(fmt.Errorf("rules are missing: %t, want %t; the generation is %d", missing, want, generation), err, err2)
+		}
+		return nil
+	})
 }
 
 func TestNodesThatGoAndAResetLeaveNothing(t *testing.T) {

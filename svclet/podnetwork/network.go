@@ -170,7 +170,14 @@ func (n *Network) Run(ctx context.Context) {
 		reflector.Run(ctx, n.options.Core, "nodes", fields.Everything(), &corev1.Node{}, "nodes", n.nodes)
 	})
 	watching.Go(func() { n.watchMachine(ctx) })
-	syncloop.Loop{Clock: n.options.Clock, Changed: n.nodes.changed, Signal: n.nodes.signal, Sync: n.sync, Check: n.check}.Run(ctx)
+	n.loop().Run(ctx)
+}
+
+func (n *Network) loop() syncloop.Loop {
+	return syncloop.Loop{
+		Clock: n.options.Clock, Changed: n.nodes.changed, Signal: n.nodes.signal, Sync: n.sync, Check: n.check,
+		Generation: nft.Generation, Verify: n.verify,
+	}
 }
 
 // watchMachine requests a sync whenever other programs may have removed what the network
@@ -191,7 +198,7 @@ func (n *Network) watchMachine(ctx context.Context) {
 	}
 }
 
-// check makes the next sync write the tables that another program has removed. It warns
+// check makes the next sync write the tables that another program has removed or flushed. It warns
 // of a cluster that has not assigned pod CIDRs to this node for some time.
 func (n *Network) check(ctx context.Context) {
 	if n.unassigned && !n.warned {
@@ -200,19 +207,27 @@ func (n *Network) check(ctx context.Context) {
 		klog.FromContext(ctx).Info(message)
 		n.options.Warn(NotReached, message)
 	}
+	_, _ = n.verify(ctx) // it logs its error, and the sync writes what it found missing
+}
+
+// verify finds the tables that another program has removed or flushed, and reports whether
+// there are any. It logs its error.
+func (n *Network) verify(ctx context.Context) (missing bool, err error) {
 	for _, t := range n.tables {
 		if t.written == nil {
 			continue
 		}
-		there, err := nft.Exists(ctx, t.nft)
+		there, failure := nft.HasRules(ctx, t.nft, map[string]int{natChain: len(t.rules())})
 		switch {
-		case err != nil:
+		case failure != nil:
+			err = failure
 			klog.FromContext(ctx).Error(err, "Failed to read rules of the pod network, will retry")
 		case !there:
 			klog.FromContext(ctx).Info("Rules of the pod network are missing, writing them again")
-			t.written = nil
+			t.written, missing = nil, true
 		}
 	}
+	return missing, err
 }
 
 // sync makes the machine have what the nodes require, and reports whether it has.

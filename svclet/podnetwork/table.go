@@ -68,18 +68,36 @@ func (t *table) create(tx *knftables.Transaction) {
 	tx.Add(&knftables.Table{Comment: comment})
 	tx.Delete(&knftables.Table{})
 	tx.Add(&knftables.Table{Comment: comment})
-	ip, kind := "ip", "ipv4_addr"
+	kind := "ipv4_addr"
 	if t.v6 {
-		ip, kind = "ip6", "ipv6_addr"
+		kind = "ipv6_addr"
 	}
 	for _, name := range []string{ownSet, clusterSet} {
 		tx.Add(&knftables.Set{Name: name, Type: kind, Flags: []knftables.SetFlag{knftables.IntervalFlag}})
 	}
 	tx.Add(&knftables.Chain{Name: natChain, Type: ptr.To(knftables.NATType), Hook: ptr.To(knftables.PostroutingHook), Priority: ptr.To(knftables.SNATPriority)})
-	tx.Add(&knftables.Rule{Chain: natChain, Rule: fmt.Sprintf("%s saddr @%s %s daddr != @%s oifname != %q masquerade fully-random", ip, ownSet, ip, clusterSet, t.bridge)})
-	// A program of this machine, or of its network, that connects to a service has an address
-	// of the machine. The answer to that would not come back through the tunnel.
-	tx.Add(&knftables.Rule{Chain: natChain, Rule: fmt.Sprintf("oifname %q %s saddr != @%s masquerade fully-random", t.tunnel, ip, clusterSet)})
+	for _, rule := range t.rules() {
+		tx.Add(&knftables.Rule{Chain: natChain, Rule: rule})
+	}
+}
+
+// ip returns nft's name of the family in expressions.
+func (t *table) ip() string {
+	if t.v6 {
+		return "ip6"
+	}
+	return "ip"
+}
+
+// rules returns those of the chain.
+func (t *table) rules() []string {
+	ip := t.ip()
+	return []string{
+		fmt.Sprintf("%s saddr @%s %s daddr != @%s oifname != %q masquerade fully-random", ip, ownSet, ip, clusterSet, t.bridge),
+		// A program of this machine, or of its network, that connects to a service has an address
+		// of the machine. The answer to that would not come back through the tunnel.
+		fmt.Sprintf("oifname %q %s saddr != @%s masquerade fully-random", t.tunnel, ip, clusterSet),
+	}
 }
 
 // change adds to a transaction what makes a set have other elements, both sorted.
