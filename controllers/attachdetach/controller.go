@@ -41,7 +41,7 @@ func setup(ctx context.Context, env *controller.Env) error {
 	if err := env.Indexes.Need(ctx, index.PodsByNode(), index.PodsByClaim(), attachmentsByNode(), attachmentsByVolume()); err != nil {
 		return err
 	}
-	r := &reconciler{client: env.Client, recorder: env.Recorder("attachdetach-controller"), now: env.Clock.Now, unused: newUnused()}
+	r := &reconciler{client: env.Client, recorder: env.Recorder("attachdetach-controller"), now: env.Clock.Now, unused: newUnused(), exclusives: &exclusives{}}
 	w := watches{env.Manager.GetCache()}
 	return controller.Run(env, controller.Options{Name: "attachdetach", Workers: workers}, r,
 		controller.Watch[string]{Object: &corev1.Node{}, Handler: w.handler(w.ofNode), Predicates: []predicate.TypedPredicate[client.Object]{nodeChanged}},

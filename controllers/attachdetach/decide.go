@@ -39,13 +39,19 @@ type plan struct {
 	// attached are the volumes of the node's status, which are written before an
 	// attachment is deleted: an agent does not mount a volume that is not among them.
 	attached []corev1.AttachedVolume
-	create   []*storagev1.VolumeAttachment
+	create   []creation
 	delete   []*storagev1.VolumeAttachment
 	events   []event
 	// unused are the attachments that no pod wants any more but the node still uses.
 	unused []string
 	// after is the time until the next sync, if that comes without an event.
 	after time.Duration
+}
+
+// creation is the creation of the attachment of a volume that pods use.
+type creation struct {
+	wanted
+	attachment *storagev1.VolumeAttachment
 }
 
 // event is an event about a pod.
@@ -103,26 +109,31 @@ func (s *state) attach(p *plan, w wanted, name string, a *storagev1.VolumeAttach
 	case a != nil && a.Status.AttachError != nil:
 		report(corev1.EventTypeWarning, "FailedAttachVolume", fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", w.volume.Name, a.Status.AttachError.Message))
 	case a != nil: // its driver has not attached it yet
-	case exclusive(w.volume) && s.elsewhere(w.volume.Name) != "":
-		report(corev1.EventTypeWarning, "FailedAttachVolume", fmt.Sprintf(
-			"Multi-Attach error for volume %q Volume is already exclusively attached to one node and can't be attached to another: it is attached to node %s", w.volume.Name, s.elsewhere(w.volume.Name)))
+	case exclusive(w.volume) && elsewhere(s.others, w.volume.Name, s.name) != "":
+		report(corev1.EventTypeWarning, "FailedAttachVolume", multiAttach(w.volume.Name, elsewhere(s.others, w.volume.Name, s.name)))
 	default:
 		created := &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
 			Attacher: w.volume.Spec.CSI.Driver, NodeName: s.name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &w.volume.Name},
 		}}
 		created.Name = name
-		p.create = append(p.create, created)
+		p.create = append(p.create, creation{w, created})
 	}
 }
 
-// elsewhere returns the node that a volume is attached to, empty if there is none.
-func (s *state) elsewhere(volume string) string {
-	for _, a := range s.others {
-		if a.Spec.Source.PersistentVolumeName != nil && *a.Spec.Source.PersistentVolumeName == volume {
+// elsewhere returns a node other than the given one that a volume is attached to, empty
+// if there is none.
+func elsewhere(attachments []*storagev1.VolumeAttachment, volume, node string) string {
+	for _, a := range attachments {
+		if pv := a.Spec.Source.PersistentVolumeName; pv != nil && *pv == volume && a.Spec.NodeName != node {
 			return a.Spec.NodeName
 		}
 	}
 	return ""
+}
+
+// multiAttach is the message about an exclusive volume that is attached to another node.
+func multiAttach(volume, node string) string {
+	return fmt.Sprintf("Multi-Attach error for volume %q Volume is already exclusively attached to one node and can't be attached to another: it is attached to node %s", volume, node)
 }
 
 // exclusive reports whether a volume can be attached to one node only.

@@ -86,8 +86,8 @@ func TestDecide(t *testing.T) {
 			}
 			p := decide(s)
 			var got []string
-			for _, a := range p.create {
-				got = append(got, "create "+a.Spec.NodeName)
+			for _, c := range p.create {
+				got = append(got, "create "+c.attachment.Spec.NodeName)
 			}
 			for _, a := range p.delete {
 				got = append(got, "delete "+a.Spec.NodeName)

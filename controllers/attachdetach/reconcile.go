@@ -28,6 +28,8 @@ type reconciler struct {
 	recorder record.EventRecorder
 	now      func() time.Time
 	unused   *unused
+
+	exclusives *exclusives
 }
 
 // Reconcile attaches the volumes of a node's pods, and detaches others.
@@ -36,6 +38,7 @@ func (r *reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 	if err != nil || !managed {
 		return reconcile.Result{}, err
 	}
+	r.exclusives.shown(s.attachments)
 	p := decide(s)
 	r.unused.keep(name, p.unused, s.now)
 	for _, e := range p.events {
@@ -47,9 +50,9 @@ func (r *reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 		}
 	}
 	var errs []error
-	for _, a := range p.create {
-		if err := r.client.Create(ctx, a); err != nil && !apierrors.IsAlreadyExists(err) {
-			errs = append(errs, fmt.Errorf("attach volume %s to node %s: %w", *a.Spec.Source.PersistentVolumeName, name, err))
+	for _, c := range p.create {
+		if err := r.create(ctx, c); err != nil {
+			errs = append(errs, fmt.Errorf("attach volume %s to node %s: %w", c.volume.Name, name, err))
 		}
 	}
 	for _, a := range p.delete {

@@ -86,7 +86,7 @@ func newCluster(t *testing.T, failing int) *cluster {
 
 // restart replaces the controller by one without its memory.
 func (c *cluster) restart() {
-	c.reconciler = &reconciler{client: c.Client, recorder: record.NewFakeRecorder(100), now: func() time.Time { return c.now }, unused: newUnused()}
+	c.reconciler = &reconciler{client: c.Client, recorder: record.NewFakeRecorder(100), now: func() time.Time { return c.now }, unused: newUnused(), exclusives: &exclusives{}}
 }
 
 // sync syncs the node; after a failure again, by a controller that was restarted.

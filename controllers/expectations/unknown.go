@@ -29,7 +29,7 @@ type UnknownOutcomes struct {
 
 // Record takes the result of a creation or deletion of one of the owner's pods.
 func (u *UnknownOutcomes) Record(owner types.NamespacedName, err error) {
-	if !outcomeUnknown(err) {
+	if !OutcomeUnknown(err) {
 		return
 	}
 	u.mu.Lock()
@@ -40,9 +40,9 @@ func (u *UnknownOutcomes) Record(owner types.NamespacedName, err error) {
 	u.owners.Insert(owner)
 }
 
-// outcomeUnknown reports whether the API server may have done what a request
+// OutcomeUnknown reports whether the API server may have done what a request
 // asked for though it failed with err.
-func outcomeUnknown(err error) bool {
+func OutcomeUnknown(err error) bool {
 	if err == nil {
 		return false
 	}

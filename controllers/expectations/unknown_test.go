@@ -32,7 +32,7 @@ func TestOutcomeIsUnknownWithoutAResponseOrAfterAServerError(t *testing.T) {
 		{"invalid", apierrors.NewBadRequest("x"), false},
 		{"too many requests", apierrors.NewTooManyRequests("x", 1), false},
 	} {
-		if got := outcomeUnknown(tt.err); got != tt.want {
+		if got := OutcomeUnknown(tt.err); got != tt.want {
 			t.Errorf("%s: %v", tt.rule, got)
 		}
 	}
