@@ -150,29 +150,50 @@ func (s *state) detach(p *plan, a *storagev1.VolumeAttachment) {
 	if a.DeletionTimestamp != nil {
 		return
 	}
-	pv := s.volumes[*a.Spec.Source.PersistentVolumeName]
-	if pv == nil || s.node != nil && (!slices.Contains(s.node.Status.VolumesInUse, uniqueName(pv)) || outOfService(s.node)) {
+	unique, used := s.inUse(a)
+	if s.node != nil && (!used || outOfService(s.node)) {
 		p.delete = append(p.delete, a)
 		return
 	}
-	p.attached = append(p.attached, corev1.AttachedVolume{Name: uniqueName(pv)})
 	p.unused = append(p.unused, a.Name)
-	if s.node != nil && ready(s.node) {
-		return // its agent unmounts the volume
+	if s.node == nil || !ready(s.node) { // else its agent unmounts the volume
+		since := s.since[a.Name]
+		if since.IsZero() {
+			since = s.now
+		}
+		left := since.Add(forceAfter).Sub(s.now)
+		if left <= 0 {
+			p.delete = append(p.delete, a)
+			return
+		}
+		if p.after == 0 || left < p.after {
+			p.after = left
+		}
 	}
-	since := s.since[a.Name]
-	if since.IsZero() {
-		since = s.now
+	if unique != "" {
+		p.attached = append(p.attached, corev1.AttachedVolume{Name: unique})
 	}
-	left := since.Add(forceAfter).Sub(s.now)
-	if left <= 0 {
-		p.delete = append(p.delete, a)
-		p.attached = p.attached[:len(p.attached)-1]
-		return
+}
+
+// inUse returns the name of an attachment's volume in the status of the node, and whether
+// the node reports that it uses the volume. If the PersistentVolume does not exist, or is
+// of an in-tree driver, the names of the volumes in use show which is that of the
+// attachment. The name is empty if none is.
+func (s *state) inUse(a *storagev1.VolumeAttachment) (corev1.UniqueVolumeName, bool) {
+	var used []corev1.UniqueVolumeName
+	if s.node != nil {
+		used = s.node.Status.VolumesInUse
 	}
-	if p.after == 0 || left < p.after {
-		p.after = left
+	if pv := s.volumes[*a.Spec.Source.PersistentVolumeName]; pv != nil && pv.Spec.CSI != nil {
+		return uniqueName(pv), slices.Contains(used, uniqueName(pv))
 	}
+	for _, unique := range used {
+		handle, ok := strings.CutPrefix(string(unique), csiPrefix+a.Spec.Attacher+"^")
+		if ok && a.Name == attachmentNameOf(a.Spec.Attacher, handle, s.name) {
+			return unique, true
+		}
+	}
+	return "", false
 }
 
 func ready(node *corev1.Node) bool {
@@ -203,14 +224,15 @@ func ended(pod *corev1.Pod) bool {
 
 // attachmentName is the name that the agent of the node looks for.
 func attachmentName(pv *corev1.PersistentVolume, node string) string {
-	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(pv.Spec.CSI.VolumeHandle+pv.Spec.CSI.Driver+node)))
+	return attachmentNameOf(pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle, node)
+}
+
+func attachmentNameOf(driver, handle, node string) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
 
 // uniqueName is the name of a volume in the status of a node.
 func uniqueName(pv *corev1.PersistentVolume) corev1.UniqueVolumeName {
-	if pv.Spec.CSI == nil {
-		return ""
-	}
 	return corev1.UniqueVolumeName(csiPrefix + pv.Spec.CSI.Driver + "^" + pv.Spec.CSI.VolumeHandle)
 }
 

@@ -40,6 +40,9 @@ func TestDecide(t *testing.T) {
 	inUse := func(s *state) { s.node.Status.VolumesInUse = []corev1.UniqueVolumeName{uniqueName(pv)} }
 	notReady := func(s *state) { inUse(s); s.node.Status.Conditions = nil }
 	deleted := func(s *state) { s.node = nil }
+	lost := func(change func(*state)) func(*state) { // without the PersistentVolume
+		return func(s *state) { s.volumes = nil; change(s) }
+	}
 	mine := attachmentOf(pv, "n", attached)
 	for _, test := range []struct {
 		name   string
@@ -73,6 +76,16 @@ func TestDecide(t *testing.T) {
 		{"but get no others", state{wanted: uses(pv)}, deleted, ""},
 		{"when they are gone, the node may still use the volumes for six minutes", state{attachments: of(mine)}, deleted, "attached kubernetes.io/csi/d^pv, unused 1, after 6m0s"},
 		{"and a node that was deleted no longer", state{attachments: of(mine), since: map[string]time.Time{mine.Name: now.Add(-6 * time.Minute)}}, deleted, "delete n, unused 1"},
+		{"a volume without a PersistentVolume is detached", state{attachments: of(mine)}, lost(func(s *state) {
+			s.node.Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/csi/d^other", "kubernetes.io/csi/e^pv"}
+		}), "delete n"},
+		{"but not while the node uses it", state{attachments: of(mine)}, lost(inUse), "attached kubernetes.io/csi/d^pv, unused 1"},
+		{"nor one of an in-tree driver", state{attachments: of(mine)}, func(s *state) {
+			inUse(s)
+			s.volumes = map[string]*corev1.PersistentVolume{"pv": {}}
+		}, "attached kubernetes.io/csi/d^pv, unused 1"},
+		{"unless the node is not ready for six minutes", state{attachments: of(mine), since: map[string]time.Time{mine.Name: now.Add(-6 * time.Minute)}}, lost(notReady), "delete n, unused 1"},
+		{"or was deleted", state{attachments: of(mine)}, lost(deleted), "unused 1, after 6m0s"},
 		{"an attachment without a persistent volume is its creator's", state{attachments: of(attachmentOf(pv, "n", func(a *storagev1.VolumeAttachment) {
 			a.Spec.Source = storagev1.VolumeAttachmentSource{}
 		}))}, nil, ""},
@@ -84,31 +97,35 @@ func TestDecide(t *testing.T) {
 			if test.change != nil {
 				test.change(&s)
 			}
-			p := decide(s)
-			var got []string
-			for _, c := range p.create {
-				got = append(got, "create "+c.attachment.Spec.NodeName)
-			}
-			for _, a := range p.delete {
-				got = append(got, "delete "+a.Spec.NodeName)
-			}
-			for _, v := range p.attached {
-				got = append(got, "attached "+string(v.Name))
-			}
-			for _, e := range p.events {
-				got = append(got, e.kind+" "+e.reason)
-			}
-			if len(p.unused) > 0 {
-				got = append(got, fmt.Sprint("unused ", len(p.unused)))
-			}
-			if p.after > 0 {
-				got = append(got, "after "+p.after.String())
-			}
-			if joined := strings.Join(got, ", "); joined != test.want {
-				t.Errorf("got %q, want %q", joined, test.want)
+			if got := summary(decide(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}
+}
+
+// summary returns what a plan does.
+func summary(p plan) string {
+	var got []string
+	for _, c := range p.create {
+		got = append(got, "create "+c.attachment.Spec.NodeName)
+	}
+	for _, a := range p.delete {
+		got = append(got, "delete "+a.Spec.NodeName)
+	}
+	for _, v := range p.attached {
+		got = append(got, "attached "+string(v.Name))
+	}
+	for _, e := range p.events {
+		got = append(got, e.kind+" "+e.reason)
+	}
+	if len(p.unused) > 0 {
+		got = append(got, fmt.Sprint("unused ", len(p.unused)))
+	}
+	if p.after > 0 {
+		got = append(got, "after "+p.after.String())
+	}
+	return strings.Join(got, ", ")
 }
 
 func TestTheStatusKeepsVolumesOfOthers(t *testing.T) {
