@@ -9,6 +9,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"svc.dev/svc/apis/podspec"
 )
@@ -60,7 +61,7 @@ var (
 )
 
 // Resource returns the proposal for a utilization of a resource, in percent of the
-// requests of all containers of a pod, or of the one with the name.
+// requests of a pod or all of its containers, or of the container with the name.
 func Resource(t *Target, samples map[string]Sample, resource corev1.ResourceName, container string, utilization int32) (Proposal, error) {
 	if len(t.Pods) == 0 {
 		return Proposal{}, errNoPods
@@ -259,24 +260,47 @@ func (t *Target) starting(pod *corev1.Pod, sample Sample) bool {
 }
 
 // requestsOf returns the requests of pods in thousandths, of all containers or the one
-// with the name.
+// with the name. Requests of a pod as a whole are used in place of those of all
+// containers (KEP-2837).
 func requestsOf(pods []*corev1.Pod, resource corev1.ResourceName, container string) (map[string]int64, error) {
 	requests := make(map[string]int64, len(pods))
 	for _, pod := range pods {
-		var sum int64
-		for c := range running(pod) {
-			if container != "" && c.Name != container {
-				continue
-			}
-			request, ok := c.Resources.Requests[resource]
-			if !ok {
-				return nil, fmt.Errorf("missing request for %s in container %s of Pod %s", resource, c.Name, pod.Name)
-			}
-			sum += request.MilliValue()
+		of := containerRequests
+		if container == "" && resourcehelper.IsPodLevelRequestsSet(pod) {
+			of = podRequests
 		}
-		requests[pod.Name] = sum
+		request, err := of(pod, resource, container)
+		if err != nil {
+			return nil, err
+		}
+		requests[pod.Name] = request
 	}
 	return requests, nil
+}
+
+// podRequests returns the requests of a pod as a whole: a resource that has none there
+// has those of the containers.
+func podRequests(pod *corev1.Pod, resource corev1.ResourceName, _ string) (int64, error) {
+	request, ok := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})[resource]
+	if !ok {
+		return 0, fmt.Errorf("missing pod-level request for %s in Pod %s", resource, pod.Name)
+	}
+	return request.MilliValue(), nil
+}
+
+func containerRequests(pod *corev1.Pod, resource corev1.ResourceName, container string) (int64, error) {
+	var sum int64
+	for c := range running(pod) {
+		if container != "" && c.Name != container {
+			continue
+		}
+		request, ok := c.Resources.Requests[resource]
+		if !ok {
+			return 0, fmt.Errorf("missing request for %s in container %s of Pod %s", resource, c.Name, pod.Name)
+		}
+		sum += request.MilliValue()
+	}
+	return sum, nil
 }
 
 // running returns the containers of a pod that run as long as it does.

@@ -20,8 +20,9 @@ import (
 // TestScripts runs the scripts of testdata. The commands:
 //
 //	target REPLICAS [STATUS]         the scale; STATUS is REPLICAS
-//	pod NAME [request=QUANTITY] [used=QUANTITY] [phase=P] [deleting] [started=AGO] [ready=AGO|unready=AGO] [sampled=AGO]
-//	                                 the pod has no metric without used; it started 1h ago and is ready since
+//	pod NAME [request=QUANTITY] [whole=RESOURCE:QUANTITY] [used=QUANTITY] [phase=P] [deleting] [started=AGO] [ready=AGO|unready=AGO] [sampled=AGO]
+//	                                 the pod has no metric without used; it started 1h ago and is ready since;
+//	                                 request is that of the container, whole that of the pod
 //	behavior                         the autoscaler's, as continuation lines
 //	utilization PERCENT [CONTAINER]  prints the proposal for the processor usage
 //	average QUANTITY [custom]        prints the proposal for an average usage, of the processor or a custom metric
@@ -152,6 +153,9 @@ func (w *world) pod(name string, words []string) {
 		switch key {
 		case "request":
 			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(value)}
+		case "whole":
+			name, quantity, _ := strings.Cut(value, ":")
+			pod.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(quantity)}}
 		case "used":
 			w.samples[name] = Sample{Value: w.milli(value), Window: 30 * time.Second}
 		case "phase":
