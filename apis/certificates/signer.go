@@ -8,6 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// APIServerServing is the signer of the certificates with which API servers serve. The
+// controller kube-apiserver-serving-clustertrustbundle-publisher owns its bundles.
+const APIServerServing = "kubernetes.io/kube-apiserver-serving"
+
 // maxSigner is the greatest length of a signer's name: a domain, and a path
 // that may hold a namespace and the name of an object.
 const maxSigner = 2*validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 2

@@ -17,13 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"svc.dev/svc/apis/certificates"
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/versions"
 )
 
 const (
 	name    = "kube-apiserver-serving-clustertrustbundle-publisher"
-	signer  = "kubernetes.io/kube-apiserver-serving"
+	signer  = certificates.APIServerServing
 	workers = 1
 )
 

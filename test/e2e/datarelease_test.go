@@ -30,9 +30,14 @@ func newData() *data {
 
 func (d *data) start(ctx context.Context, flags ...string) {
 	GinkgoHelper()
+	d.startWithControllers(ctx, launch.WithoutControllers(flags...)...)
+}
+
+func (d *data) startWithControllers(ctx context.Context, flags ...string) {
+	GinkgoHelper()
 	d.stop()
 	var err error
-	d.server, err = launch.Up(ctx, d.dir, launch.WithoutControllers(flags...)...)
+	d.server, err = launch.Up(ctx, d.dir, flags...)
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -122,6 +127,16 @@ var _ = Describe("the release of a data directory", func() {
 
 		d.start(ctx, "--release=1.16")
 		Expect(d.send(ctx, "GET", services+"/a", "")).To(HaveKeyWithValue("spec", HaveKeyWithValue("ports", HaveLen(1))))
+	})
+
+	It("goes back from a release whose controllers have published the API server's authority", func(ctx SpecContext) {
+		d := newData()
+		d.startWithControllers(ctx, "--release=1.37")
+		Eventually(func(ctx context.Context) any {
+			return d.send(ctx, "GET", "/apis/certificates.k8s.io/v1/clustertrustbundles", "")["items"]
+		}).WithContext(ctx).Should(HaveLen(1))
+		d.startWithControllers(ctx, "--release=1.28")
+		Expect(d.send(ctx, "GET", "/version", "")).To(HaveKeyWithValue("minor", "28"))
 	})
 
 	It("stores custom resources in one version", func(ctx SpecContext) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
+	"svc.dev/svc/apis/certificates"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/release"
 )
@@ -68,7 +70,7 @@ func (f *Finder) convert(obj runtime.Object, to schema.GroupVersionKind) (runtim
 // Of returns what the release would lose of an object, given as the hub's Go type: the
 // paths of fields, sorted, or WholeObject. These are no losses: statuses, which their
 // writers compute again; values that a server sets by default; and objects that the
-// server or a controller makes again from others.
+// server, a controller or an agent makes again from others.
 func (f *Finder) Of(k *resource.Kind, obj runtime.Object) ([]string, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -132,12 +134,14 @@ func computed(obj runtime.Object, path string) bool {
 	return false
 }
 
-// derived reports whether the server or a controller makes an object again from others,
-// or it is of passing interest only.
+// derived reports whether the server, a controller or an agent makes an object again from
+// others, or it is of passing interest only.
 func derived(obj runtime.Object, m metav1.Object) bool {
-	switch obj.(type) {
-	case *corev1.Event, *coordinationv1.Lease, *coordinationv1beta1.LeaseCandidate, *networkingv1.IPAddress:
+	switch obj := obj.(type) {
+	case *corev1.Event, *coordinationv1.Lease, *coordinationv1beta1.LeaseCandidate, *networkingv1.IPAddress, *certificatesv1.PodCertificateRequest:
 		return true
+	case *certificatesv1.ClusterTrustBundle:
+		return obj.Spec.SignerName == certificates.APIServerServing // published by a controller
 	case *networkingv1.ServiceCIDR:
 		return m.GetName() == "kubernetes" // of the server's flags
 	case *flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration:

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -55,6 +56,9 @@ func TestWhatAReleaseLoses(t *testing.T) {
 		{"a kind that is converted", 18, &networkingv1.Ingress{ObjectMeta: named, Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "s", Port: networkingv1.ServiceBackendPort{Number: 80}}}}}, ""},
 		{"the default flow control", 16, &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "global-default", Annotations: map[string]string{"apf.kubernetes.io/autoupdate-spec": "true"}}}, ""},
 		{"a user's flow control", 16, &flowcontrolv1.FlowSchema{ObjectMeta: named}, WholeObject},
+		{"the API server's authority, which a controller publishes", 28, &certificatesv1.ClusterTrustBundle{ObjectMeta: named, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "kubernetes.io/kube-apiserver-serving"}}, ""},
+		{"a user's authority", 28, &certificatesv1.ClusterTrustBundle{ObjectMeta: named, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "example.com/signer"}}, WholeObject},
+		{"an agent's request of a certificate", 28, &certificatesv1.PodCertificateRequest{ObjectMeta: named}, ""},
 		{"what a controller makes", 28, &storagev1.VolumeAttributesClass{ObjectMeta: owned, DriverName: "d"}, ""},
 	} {
 		finder, kind := finderAt(t, tc.minor, tc.obj)
