@@ -231,6 +231,11 @@ func (o *Outcome) find(rule Rule, level Level, action Action, at *yaml.Node, pat
 
 func name(k *releases.Kind) string { return k.GroupVersion().String() + " " + k.Kind }
 
+// leaves reports whether a conversion has left a field as it was, and said why.
+func (o *Outcome) leaves(path string) bool {
+	return slices.ContainsFunc(o.Findings, func(f Finding) bool { return f.Path == path && f.Rule == NotConvertible })
+}
+
 func removed(k *releases.Kind) string {
 	return fmt.Sprintf("%s is not served since %v", name(k), k.Served.Last+1)
 }

@@ -31,6 +31,11 @@ func customResourceDefinition(e *edit) {
 	crdConversion(e, spec)
 	group := manifest.Text(spec, "group")
 	if e.patch {
+		for i, version := range manifest.Items(spec, "versions") {
+			if manifest.IsNull(manifest.Get(version, "schema")) {
+				e.decide(version, fmt.Sprintf("spec.versions[%d].schema", i), "required in v1, and a list of versions in a patch replaces that of the object: write the schema here, too")
+			}
+		}
 		return
 	}
 	if (strings.HasSuffix(group, ".k8s.io") || strings.HasSuffix(group, ".kubernetes.io")) && manifest.Text(e.obj, "metadata", "annotations", "api-approved.kubernetes.io") == "" {
@@ -48,6 +53,10 @@ func customResourceDefinition(e *edit) {
 // crdVersions writes spec.version as a list.
 func crdVersions(e *edit, spec *yaml.Node) {
 	key := manifest.Key(spec, "version")
+	if e.patch && key != nil && len(manifest.Items(spec, "versions")) == 0 {
+		e.decide(key, "spec.version", "a list of versions in a patch replaces that of the object: name the version there")
+		return
+	}
 	name := manifest.Delete(spec, "version")
 	if name == nil {
 		return
@@ -58,18 +67,23 @@ func crdVersions(e *edit, spec *yaml.Node) {
 	e.changed(key, "spec.version", "removed: spec.versions lists it")
 }
 
-// forEachVersion moves the fields that v1beta1 has once to every version without them.
+// forEachVersion moves the fields that v1beta1 has once to every version without them. A
+// patch that lists no versions keeps them: only the object has the versions.
 func forEachVersion(e *edit, spec *yaml.Node) {
-	key := manifest.Key(spec, "validation")
-	if validation := manifest.Delete(spec, "validation"); validation != nil {
-		giveVersions(spec, "schema", validation)
-		e.changed(key, "spec.validation", "moved to schema of each version")
-	}
-	for _, name := range []string{"subresources", "additionalPrinterColumns"} {
-		key := manifest.Key(spec, name)
-		if value := manifest.Delete(spec, name); value != nil {
-			giveVersions(spec, name, value)
-			e.changed(key, "spec."+name, "moved to each version")
+	for _, move := range [][2]string{{"validation", "schema"}, {"subresources", "subresources"}, {"additionalPrinterColumns", "additionalPrinterColumns"}} {
+		from, to := move[0], move[1]
+		key := manifest.Key(spec, from)
+		switch {
+		case key == nil:
+		case e.patch && len(manifest.Items(spec, "versions")) == 0:
+			e.decide(key, "spec."+from, "v1 has %s in each version, and a list of versions in a patch replaces that of the object: change the object, or use a JSON patch", to)
+		default:
+			giveVersions(spec, to, manifest.Delete(spec, from))
+			what := "moved to each version"
+			if from != to {
+				what = "moved to " + to + " of each version"
+			}
+			e.changed(key, "spec."+from, "%s", what)
 		}
 	}
 	for i, version := range manifest.Items(spec, "versions") {
@@ -93,18 +107,21 @@ func giveVersions(spec *yaml.Node, key string, value *yaml.Node) {
 // crdConversion moves what concerns the webhook of conversions.
 func crdConversion(e *edit, spec *yaml.Node) {
 	conversion := manifest.Get(spec, "conversion")
-	if manifest.Text(conversion, "strategy") != "Webhook" {
+	if strategy := manifest.Text(conversion, "strategy"); strategy != "Webhook" && (strategy != "" || !e.patch) {
 		if manifest.Delete(conversion, "conversionReviewVersions") != nil {
 			e.changed(manifest.Key(spec, "conversion"), "spec.conversion.conversionReviewVersions", "removed: there is no webhook")
 		}
 		return
 	}
 	versions := manifest.Delete(conversion, "conversionReviewVersions")
-	if manifest.IsNull(versions) {
+	if manifest.IsNull(versions) && !e.patch {
 		versions = manifest.List(manifest.String("v1beta1"))
 		e.changed(manifest.Key(spec, "conversion"), "spec.conversion.conversionReviewVersions", "required in v1: the default of v1beta1, [v1beta1], is written out")
 	}
 	client := manifest.Delete(conversion, "webhookClientConfig")
+	if versions == nil && client == nil {
+		return
+	}
 	manifest.Set(conversion, "webhook", manifest.Map("conversionReviewVersions", versions, "clientConfig", client))
 	e.changed(manifest.Key(spec, "conversion"), "spec.conversion", "webhookClientConfig and conversionReviewVersions are clientConfig and conversionReviewVersions of webhook")
 }

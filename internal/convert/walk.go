@@ -41,6 +41,7 @@ func (w *walk) object(of *releases.Type, n *yaml.Node, path string) {
 		seen[key.Value] = true
 		f, has := of.Field(key.Value, w.release)
 		switch {
+		case f == nil && w.outcome.leaves(at): // the conversion has found it
 		case f == nil:
 			w.outcome.find(UnknownField, Error, Decide, key, at, "no release has this field")
 		case !has && w.release < f.In.First:
