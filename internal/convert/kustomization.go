@@ -137,9 +137,12 @@ func fieldsChange(from, to *releases.Kind) bool {
 }
 
 // inlinePatch converts the text of a strategic merge patch. Names of files, which
-// patchesStrategicMerge has too, are not changed.
+// patchesStrategicMerge has too, are not changed: like kustomize, it takes a text for the
+// name of a file if it is no patch.
 func (c *Converter) inlinePatch(o *Outcome, patch *yaml.Node, path string) {
-	if !strings.Contains(patch.Value, "\n") {
+	documents, err := manifest.Parse("", patch.Value)
+	isMapping := func(d *manifest.Document) bool { return d.Root != nil && d.Root.Kind == yaml.MappingNode }
+	if err == nil && !slices.ContainsFunc(documents, isMapping) || err != nil && c.Kustomization(patch.Value) != "" {
 		return
 	}
 	of := *c
@@ -153,13 +156,17 @@ func (c *Converter) inlinePatch(o *Outcome, patch *yaml.Node, path string) {
 		text = strings.TrimSuffix(text, "\n")
 	}
 	manifest.SetText(patch, text)
+	before := patch.Line // the line before the text of a block
+	if patch.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
+		before--
+	}
 	for _, inner := range outcomes {
 		for _, change := range inner.Changes {
-			change.Line, change.Path = patch.Line+change.Line, path+": "+change.Path
+			change.Line, change.Path = before+change.Line, path+": "+change.Path
 			o.Changes = append(o.Changes, change)
 		}
 		for _, f := range inner.Findings {
-			f.Line, f.Path = patch.Line+f.Line, path+": "+f.Path
+			f.Line, f.Path = before+f.Line, path+": "+f.Path
 			o.Findings = append(o.Findings, f)
 		}
 	}

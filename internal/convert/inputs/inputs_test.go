@@ -2,6 +2,7 @@ package inputs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -297,6 +298,38 @@ vars:
 	}
 	if got := strings.Join(decide, " "); got != "patches[0] patchesJson6902[0] replacements[0].targets[1].fieldPaths replacements[1].source.fieldPath" {
 		t.Errorf("to decide: %s", got)
+	}
+}
+
+func TestPatchesOfOneLineAreConverted(t *testing.T) {
+	const before = `resources: [web.yaml]
+patchesStrategicMerge:
+- "{apiVersion: batch/v1beta1, kind: CronJob, metadata: {name: a}}"
+- patch.yaml
+- "{file}: [.yaml"
+patches:
+- patch: '{"apiVersion": "extensions/v1beta1", "kind": "Ingress", "metadata": {"name": "web"}, "spec": {"backend": {"serviceName": "a", "servicePort": 80}}}'
+- patch: "{apiVersion: [}"
+`
+	after := strings.NewReplacer("batch/v1beta1", "batch/v1", "extensions/v1beta1", "networking.k8s.io/v1",
+		`"backend": {"serviceName": "a", "servicePort": 80}`, `"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}`).Replace(before)
+	dir := files(t, map[string]string{"kustomization.yaml": before, "{file}: [.yaml": new})
+	result, err := Convert(converter(t), []string{filepath.Join(dir, "kustomization.yaml")}, nil)
+	if err != nil || len(result.Errors) > 0 || len(result.Files) != 1 {
+		t.Fatal(err, result)
+	}
+	if got := result.Files[0].After; got != after {
+		t.Errorf("got\n%s", got)
+	}
+	var lines []string
+	for _, o := range result.Outcomes {
+		for _, f := range o.Findings {
+			lines = append(lines, fmt.Sprintf("%d %s %s", f.Line, f.Path, f.Rule))
+		}
+	}
+	want := []string{"3 patchesStrategicMerge[0]: apiVersion removed-version", "7 patches[0].patch: apiVersion removed-version", "8 patches[1].patch not-convertible"}
+	if !slices.Equal(lines, want) {
+		t.Errorf("findings %q, want %q", lines, want)
 	}
 }
 
