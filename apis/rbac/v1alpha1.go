@@ -33,7 +33,8 @@ func clusterRoleBindingToV1alpha1(in *rbacv1.ClusterRoleBinding, out *rbacv1alph
 }
 
 // subjectsFromV1alpha1 sets the groups of subjects whose other fields are copied. The
-// user "*" of v1alpha1 stands for all authenticated users.
+// user "*" of v1alpha1 stands for all authenticated users, whatever the subject's version is
+// (kubernetes/pkg/apis/rbac/v1alpha1).
 func subjectsFromV1alpha1(in []rbacv1alpha1.Subject, out []rbacv1.Subject) error {
 	for i := range in {
 		switch s := &out[i]; s.Kind {
@@ -41,7 +42,7 @@ func subjectsFromV1alpha1(in []rbacv1alpha1.Subject, out []rbacv1.Subject) error
 			s.APIGroup = ""
 		case rbacv1.UserKind, rbacv1.GroupKind:
 			s.APIGroup = rbacv1.GroupName
-			if s.Kind == rbacv1.UserKind && s.Name == "*" && in[i].APIVersion == rbacv1alpha1.SchemeGroupVersion.String() {
+			if s.Kind == rbacv1.UserKind && s.Name == "*" {
 				s.Kind, s.Name = rbacv1.GroupKind, "system:authenticated"
 			}
 		default:

@@ -1,6 +1,14 @@
 package convert
 
-import "svc.dev/svc/internal/manifest"
+import (
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"svc.dev/svc/internal/manifest"
+)
 
 const (
 	extensionsV1beta1 = "extensions/v1beta1"
@@ -63,14 +71,38 @@ func runtimeClass(e *edit) {
 	}
 }
 
+// bindingSubjects gives subjects the groups that v1 names them by. The user "*" of v1alpha1
+// stands for all authenticated users, as in the conversion of Kubernetes' server.
 func bindingSubjects(e *edit) {
-	for _, subject := range manifest.Items(e.obj, "subjects") {
-		if manifest.Delete(subject, "apiVersion") == nil {
-			continue
+	for i, subject := range manifest.Items(e.obj, "subjects") {
+		path := fmt.Sprintf("subjects[%d]", i)
+		kind, name := manifest.Text(subject, "kind"), manifest.Text(subject, "name")
+		if version := manifest.Delete(subject, "apiVersion"); version != nil {
+			if group := groupOfSubject(kind, version.Value); group != "" {
+				manifest.SetAfter(subject, "kind", "apiGroup", manifest.String(group))
+			}
+			e.changed(subject, path, "apiVersion of the subject is apiGroup")
 		}
-		if kind := manifest.Text(subject, "kind"); kind != "ServiceAccount" {
-			manifest.SetAfter(subject, "kind", "apiGroup", manifest.String("rbac.authorization.k8s.io"))
+		if kind == rbacv1.UserKind && name == "*" {
+			at := manifest.Get(subject, "name")
+			manifest.SetText(at, user.AllAuthenticated)
+			manifest.SetText(manifest.Get(subject, "kind"), rbacv1.GroupKind)
+			e.changed(at, path, "the user * of %s is the group %s", e.version, user.AllAuthenticated)
 		}
-		e.changed(subject, "subjects", "apiVersion of the subject is apiGroup")
 	}
+}
+
+// groupOfSubject returns the group of a subject that had an apiVersion.
+func groupOfSubject(kind, version string) string {
+	switch kind {
+	case rbacv1.ServiceAccountKind:
+		return ""
+	case rbacv1.UserKind, rbacv1.GroupKind:
+		return rbacv1.GroupName
+	}
+	gv, err := schema.ParseGroupVersion(version)
+	if err != nil {
+		return version // the server refuses it
+	}
+	return gv.Group
 }
