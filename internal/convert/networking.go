@@ -3,8 +3,10 @@ package convert
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"svc.dev/svc/internal/manifest"
 )
@@ -73,6 +75,18 @@ func endpointSlice(e *edit) {
 	}
 }
 
+// microTime gives a time the six decimals of seconds that a MicroTime must have. What is no
+// time stays as it is: the server refuses it in either version.
+func microTime(value *yaml.Node) *yaml.Node {
+	if manifest.IsNull(value) {
+		return value
+	}
+	if t, err := time.Parse(time.RFC3339, value.Value); err == nil {
+		manifest.SetText(value, t.Format(metav1.RFC3339Micro))
+	}
+	return value
+}
+
 // event moves what the old form of events says to the fields of the new one.
 func event(e *edit) {
 	move := func(value *yaml.Node, from, to string) {
@@ -89,8 +103,8 @@ func event(e *edit) {
 	source := manifest.Delete(e.obj, "deprecatedSource")
 	move(manifest.Get(source, "component"), "deprecatedSource.component", "reportingController")
 	move(manifest.Get(source, "host"), "deprecatedSource.host", "reportingInstance")
-	move(manifest.Delete(e.obj, "deprecatedFirstTimestamp"), "deprecatedFirstTimestamp", "eventTime")
-	count, last := manifest.Delete(e.obj, "deprecatedCount"), manifest.Delete(e.obj, "deprecatedLastTimestamp")
+	move(microTime(manifest.Delete(e.obj, "deprecatedFirstTimestamp")), "deprecatedFirstTimestamp", "eventTime")
+	count, last := manifest.Delete(e.obj, "deprecatedCount"), microTime(manifest.Delete(e.obj, "deprecatedLastTimestamp"))
 	if manifest.IsNull(manifest.Get(e.obj, "series")) && count != nil && last != nil && count.Value != "1" {
 		manifest.Set(e.obj, "series", manifest.Map("count", count, "lastObservedTime", last))
 		e.changed(count, "deprecatedCount", "moved to series.count, deprecatedLastTimestamp to series.lastObservedTime")
