@@ -13,14 +13,8 @@ import (
 // expand makes the driver expand a volume that its controller has expanded, and writes
 // the new capacity into the claim.
 func (p *publication) expand(ctx context.Context, path string) error {
-	if p.Claim == nil || !isExpanded(p.PV, p.Claim) {
-		return nil
-	}
 	if !p.driver.can(spec.NodeServiceCapability_RPC_EXPAND_VOLUME) {
 		return nil // The controller has written the capacity, or will.
-	}
-	if p.readOnly() {
-		return nil
 	}
 	defer p.lock()()
 	secrets, err := p.secret(ctx, p.PV.Spec.CSI.NodeExpandSecretRef)
@@ -48,10 +42,13 @@ func (p *publication) expand(ctx context.Context, path string) error {
 	return nil
 }
 
-// isExpanded reports whether a volume is larger than its claim says.
-func isExpanded(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
-	has := claim.Status.Capacity.Storage()
-	return !has.IsZero() && pv.Spec.Capacity.Storage().Cmp(*has) > 0
+// isExpanded reports whether a volume that is not read-only is larger than its claim says.
+func (p *publication) isExpanded() bool {
+	if p.Claim == nil || p.readOnly() {
+		return false
+	}
+	has := p.Claim.Status.Capacity.Storage()
+	return !has.IsZero() && p.PV.Spec.Capacity.Storage().Cmp(*has) > 0
 }
 
 // markExpanded sets the status of a claim whose volume has been expanded on the node.

@@ -38,7 +38,8 @@ type publication struct {
 
 // Publish makes a driver publish a volume for a pod, and waits until a controller has
 // attached it. For a volume that is published already it does what has to be repeated:
-// tokens are renewed if the driver requires that, and a volume that has grown is expanded.
+// tokens are renewed if the driver requires that, and a volume that has grown is expanded. If
+// there is nothing to repeat, the driver need not be registered.
 func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
 	p := publication{Manager: m, Volume: &v, record: v.record()}
 	if m.o.Client == nil {
@@ -54,53 +55,60 @@ func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
 		m.noteInline(v.Pod.UID, p.dir)
 	}
 	var err error
-	if p.driver, err = m.drivers.get(p.record.Driver); err != nil {
-		return Published{}, err
-	}
 	if p.object, err = m.csiDriver(ctx, p.record.Driver); err != nil {
 		return Published{}, err
 	}
-	if err := v.checkLifecycle(p.object); err != nil {
-		return Published{}, err
-	}
-	var labelled bool
-	p.options, labelled = v.mountOptions(p.object, m.o.SELinux)
-	delegated := v.givesGroup(p.object) && p.driver.can(spec.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
-	if delegated {
-		p.group = v.group()
-	}
-	result := Published{
-		Path: m.layout.target(v.Pod.UID, p.record), Labelled: labelled,
-		Measurable: v.PV != nil && p.driver.can(spec.NodeServiceCapability_RPC_GET_VOLUME_STATS),
-	}
-	published, err := p.run(ctx, result.Path)
+	result := Published{Path: m.layout.target(v.Pod.UID, p.record)}
+	p.options, result.Labelled = v.mountOptions(p.object, m.o.SELinux)
+	done, err := p.isDone(result.Path)
 	if err != nil {
 		return Published{}, err
 	}
-	if published {
-		if err := p.finish(result.Path, v.givesGroup(p.object) && !delegated); err != nil {
+	p.driver, err = m.drivers.get(p.record.Driver)
+	switch {
+	case err == nil:
+		p.record.Measurable = v.PV != nil && p.driver.can(spec.NodeServiceCapability_RPC_GET_VOLUME_STATS)
+		if v.givesGroup(p.object) && p.driver.can(spec.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP) {
+			p.group = v.group()
+		}
+	case !done || p.isRepeated() || p.isExpanded():
+		return Published{}, err
+	}
+	result.Measurable = p.record.Measurable
+	if !done || p.isRepeated() {
+		if err := p.run(ctx, result.Path, done); err != nil {
 			return Published{}, err
 		}
 	}
-	return result, p.expand(ctx, result.Path)
+	if p.isExpanded() {
+		return result, p.expand(ctx, result.Path)
+	}
+	return result, nil
 }
+
+// isRepeated reports whether a volume that is published is to be published again from time to
+// time.
+func (p *publication) isRepeated() bool { return ptr.Deref(p.object.Spec.RequiresRepublish, false) }
 
 // lock locks the volume until unlock is called.
 func (p *publication) lock() (unlock func()) {
 	return p.volumes.lock(p.record.Driver + "^" + p.record.Handle)
 }
 
-// run stages and publishes the volume, unless that has been done. It reports whether the
-// volume was published for the first time.
-func (p *publication) run(ctx context.Context, target string) (published bool, err error) {
+// run stages and publishes the volume. done reports whether that has been done before.
+func (p *publication) run(ctx context.Context, target string, done bool) error {
+	if err := p.checkLifecycle(p.object); err != nil {
+		return err
+	}
+	if err := p.mount(ctx, target, done); err != nil || done {
+		return err
+	}
+	return p.finish(target, p.givesGroup(p.object) && p.group == nil)
+}
+
+// mount makes the driver stage and publish the volume.
+func (p *publication) mount(ctx context.Context, target string, done bool) (err error) {
 	defer p.lock()()
-	done, err := p.isDone(target)
-	if err != nil {
-		return false, err
-	}
-	if done && !ptr.Deref(p.object.Spec.RequiresRepublish, false) {
-		return false, nil
-	}
 	attachable := p.PV != nil && ptr.Deref(p.object.Spec.AttachRequired, true)
 	if !done {
 		p.record.Attached = attachable
@@ -109,21 +117,18 @@ func (p *publication) run(ctx context.Context, target string) (published bool, e
 			p.record.Begun = old.Begun
 		}
 		if err := p.record.write(p.dir); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if attachable {
 		if p.attachment, err = p.awaitAttached(ctx, p.Pod.UID, p.record); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if err := p.stage(ctx); err != nil {
-		return false, err
+		return err
 	}
-	if err := p.publish(ctx, target); err != nil {
-		return false, err
-	}
-	return !done, nil
+	return p.publish(ctx, target)
 }
 
 // isDone reports whether the volume has been published, and finished, already.

@@ -7,6 +7,7 @@ import (
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 )
 
@@ -44,4 +45,23 @@ func TestFilesAreGivenToTheFSGroupOnceUntilThatHasSucceeded(t *testing.T) {
 	f.boot = "another boot"
 	f.publish(persistent("u1", grouped))
 	f.Expect(owned).To(gomega.Equal(3), "after a reboot")
+}
+
+func TestAPublishedVolumeNeedsItsDriverOnlyIfItHasSomethingToDo(t *testing.T) {
+	f := newFixture(t, stats, expands)
+	first := f.publish(persistent("u1"))
+	f.driver.Stop()
+	f.start() // the driver has not registered with this agent
+	f.Expect(f.publish(persistent("u1"))).To(gomega.Equal(first))
+
+	away := gomega.MatchError("driver name hut.example not found in the list of registered CSI drivers")
+	_, err := f.Publish(t.Context(), persistent("u2"))
+	f.Expect(err).To(away, "another pod")
+	_, err = f.Publish(t.Context(), persistent("u1", func(v *Volume) {
+		v.PV.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	}))
+	f.Expect(err).To(away, "an expanded volume")
+	f.change(func(s *storagev1.CSIDriverSpec) { s.RequiresRepublish = ptr.To(true) })
+	_, err = f.Publish(t.Context(), persistent("u1"))
+	f.Expect(err).To(away, "a driver that requires to be called again")
 }

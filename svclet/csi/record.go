@@ -29,6 +29,8 @@ type record struct {
 	Attached bool `json:"attached,omitempty"`
 	// Staged reports that the driver stages the volume before it publishes it.
 	Staged bool `json:"staged,omitempty"`
+	// Measurable reports that the driver measures the volume.
+	Measurable bool `json:"measurable,omitempty"`
 	// Begun reports that the driver may have begun: its call is to be undone.
 	Begun bool `json:"begun,omitempty"`
 	// Done is the boot of the machine in which the driver's call has succeeded, and the files

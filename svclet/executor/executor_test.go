@@ -302,6 +302,21 @@ func TestARefreshBeforeTheSetUpDoesNothing(t *testing.T) {
 	r.Expect(filepath.Join(r.dir, "root", "pods", "u")).NotTo(gomega.BeADirectory())
 }
 
+func TestAFailedRefreshIsAnEventUnlessItWasCancelled(t *testing.T) {
+	r := newFixture(t, func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}}
+	})
+	r.configMap = &corev1.ConfigMap{}
+	r.succeed(pod.Operation{Kind: pod.SetUp})
+	r.configMap = nil
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Refresh(cancelled, r.pod)
+	r.Expect(r.reasons()).To(gomega.BeEmpty())
+	r.Refresh(t.Context(), r.pod)
+	r.Expect(r.reasons()).To(gomega.Equal([]string{"FailedMount"}))
+}
+
 func TestAPodOnTheHostsNetworkHasTheNodesAddress(t *testing.T) {
 	r := newFixture(t)
 	r.sandbox()

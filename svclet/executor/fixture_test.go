@@ -42,6 +42,8 @@ type fakes struct {
 	// createCgroup and removeCgroup are errors. handlers are those of runtime classes.
 	createCgroup, removeCgroup error
 	handlers                   map[string]string
+	// configMap is every ConfigMap; nil means that there is none.
+	configMap *corev1.ConfigMap
 	// hook replaces hooks that succeed at once.
 	hook func(ctx context.Context, kind probe.HookKind) error
 }
@@ -50,6 +52,13 @@ func (f *fakes) record(what func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	what()
+}
+
+func (f *fakes) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	if f.configMap != nil {
+		return f.configMap, nil
+	}
+	return f.None.ConfigMap(ctx, namespace, name)
 }
 
 func (f *fakes) Register(p *corev1.Pod) {

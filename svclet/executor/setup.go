@@ -84,12 +84,12 @@ func (e *Executor) tearDown(ctx context.Context, p *corev1.Pod) pod.Result {
 }
 
 // Refresh updates the volumes of a pod that has been set up with the API objects
-// and the metadata that they show.
+// and the metadata that they show. A failure is an event of the pod, unless ctx is done.
 func (e *Executor) Refresh(ctx context.Context, p *corev1.Pod) {
 	if _, err := e.resourcesOf(p.UID); err != nil {
 		return
 	}
-	if err := e.o.Volumes.Refresh(ctx, p); err != nil {
+	if err := e.o.Volumes.Refresh(ctx, p); err != nil && ctx.Err() == nil {
 		e.o.Events.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: err.Error()})
 	}
 }

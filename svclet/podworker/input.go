@@ -68,10 +68,31 @@ func (w *Worker) Probe(result pod.ProbeResult) {
 	w.enqueue(causeSync, func(m *pod.Machine) { m.Probe(result) })
 }
 
-// Refresh updates the pod's volumes with the API objects that they show.
+// Refresh updates the pod's volumes with the API objects that they show. Calls during a refresh
+// cause one more, after it: a driver that does not respond delays one refresh, and the pod's end
+// cancels that. A pod that has ended is not refreshed.
 func (w *Worker) Refresh() {
-	if w.ctx.Err() == nil {
-		w.o.Goroutines.Go(func() { w.o.Executor.Refresh(w.ctx, w.Pod()) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refreshes.Err() != nil {
+		return
+	}
+	if w.refreshing {
+		w.refreshPending = true
+		return
+	}
+	w.refreshing = true
+	w.o.Goroutines.Go(w.refresh)
+}
+
+// refresh refreshes the volumes until no refresh is pending.
+func (w *Worker) refresh() {
+	for again := true; again; {
+		w.o.Executor.Refresh(w.refreshes, w.Pod())
+		w.mu.Lock()
+		again = w.refreshPending && w.refreshes.Err() == nil
+		w.refreshing, w.refreshPending = again, false
+		w.mu.Unlock()
 	}
 }
 

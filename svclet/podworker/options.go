@@ -20,7 +20,7 @@ type Executor interface {
 	Perform(ctx context.Context, p *corev1.Pod, observed pod.Observed, op pod.Operation, pulled func(time.Duration)) pod.Result
 	// Observe returns what the runtime holds of a pod now.
 	Observe(ctx context.Context, uid types.UID) (pod.Observed, error)
-	// Refresh updates the volumes of a pod.
+	// Refresh updates the volumes of a pod. It returns soon after ctx is done.
 	Refresh(ctx context.Context, p *corev1.Pod)
 	// PodIP returns the primary IP address of a pod, empty for none.
 	PodIP(p *corev1.Pod, observed pod.Observed) string

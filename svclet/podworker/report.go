@@ -52,6 +52,7 @@ func (w *Worker) setStatus(out pod.Output) {
 	w.status, w.released = out.Status, out.Released
 	if out.Ended && !w.HasEnded() {
 		close(w.ended)
+		w.endRefreshes()
 	}
 }
 

@@ -20,6 +20,10 @@ type Worker struct {
 	// containers keep running.
 	ctx   context.Context
 	start Start
+	// refreshes is the context of refreshes of the volumes. endRefreshes ends it, when the pod
+	// has ended: its volumes are to be unmounted.
+	refreshes    context.Context
+	endRefreshes context.CancelFunc
 	// ended is closed when no container runs any more and none will.
 	ended chan struct{}
 
@@ -42,6 +46,9 @@ type Worker struct {
 	// removed means that no source has the pod any more.
 	removed bool
 	evicted bool
+	// refreshing means that the volumes are being refreshed, refreshPending that they are to be
+	// refreshed again after that.
+	refreshing, refreshPending bool
 	// released means that the node has got back everything that the pod used.
 	released   bool
 	pod        *corev1.Pod
@@ -54,11 +61,13 @@ type Worker struct {
 
 // New returns a worker that does nothing before [Worker.Start].
 func New(ctx context.Context, o Options, s Start) *Worker {
-	return &Worker{
+	w := &Worker{
 		o: o, ctx: ctx, start: s, ended: make(chan struct{}),
 		machine: pod.New(s.Pod, s.Machine), unobserved: s.Unobserved,
 		removed: s.Orphaned, pod: s.Pod, operations: map[string]*operation{},
 	}
+	w.refreshes, w.endRefreshes = context.WithCancel(ctx)
+	return w
 }
 
 // Start starts the machine with what is known of the pod. It is called once.

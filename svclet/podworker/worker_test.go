@@ -28,6 +28,7 @@ type fakes struct {
 	evictions []string
 	syncs     []podSync
 	refreshed int
+	refresh   func(ctx context.Context) // nil does nothing
 	finished  int
 	ended     int
 	released  []*Worker
@@ -64,7 +65,13 @@ func (f *fakes) Observe(context.Context, types.UID) (pod.Observed, error) {
 	return observe()
 }
 
-func (f *fakes) Refresh(context.Context, *corev1.Pod)             { f.note(func() { f.refreshed++ }) }
+func (f *fakes) Refresh(ctx context.Context, _ *corev1.Pod) {
+	f.note(func() { f.refreshed++ })
+	if f.refresh != nil {
+		f.refresh(ctx)
+	}
+}
+
 func (f *fakes) PodIP(*corev1.Pod, pod.Observed) string           { return "" }
 func (f *fakes) Sync(types.UID, *corev1.Pod, string, []pod.Probe) {}
 func (f *fakes) Remove(types.UID)                                 {}
@@ -337,6 +344,38 @@ func TestVolumesAreRefreshedIfLabelsOrAnnotationsChange(t *testing.T) {
 	labelled := same.DeepCopy()
 	labelled.Labels = map[string]string{"a": "b"}
 	r.worker.Update(labelled)
+	r.goroutines.Wait()
+	r.Expect(r.refreshed).To(gomega.Equal(1))
+}
+
+func TestRefreshesDuringOneCauseOneMore(t *testing.T) {
+	r, gate := newFixture(t), make(chan struct{})
+	r.refresh = func(context.Context) { <-gate }
+	for range 30 {
+		r.worker.Refresh()
+	}
+	close(gate)
+	r.goroutines.Wait()
+	r.Expect(r.refreshed).To(gomega.Equal(2))
+	r.worker.Refresh()
+	r.goroutines.Wait()
+	r.Expect(r.refreshed).To(gomega.Equal(3))
+}
+
+func TestTheEndOfAPodCancelsItsRefresh(t *testing.T) {
+	r, begun := newFixture(t), make(chan struct{})
+	r.refresh = func(ctx context.Context) { // as of a driver that does not respond
+		close(begun)
+		<-ctx.Done()
+	}
+	r.worker.Start()
+	r.worker.Refresh()
+	<-begun
+	r.worker.Refresh() // pending
+	r.worker.Remove()
+	r.Eventually(r.count(func() int { return len(r.released) })).Should(gomega.Equal(1))
+	r.goroutines.Wait()
+	r.worker.Refresh()
 	r.goroutines.Wait()
 	r.Expect(r.refreshed).To(gomega.Equal(1))
 }
