@@ -36,13 +36,17 @@ func (c *core) preempt(pod *corev1.Pod, d *decision.Decision) decision.Preemptio
 	return p
 }
 
-// preemptionFailed retries a pod whose victims could not all be deleted. It keeps its
-// nomination.
-func (c *core) preemptionFailed(s step) {
+// errPreemptorGone means that no victim was deleted, as the pod that preempts them was
+// deleted, or replaced by another of its name, and needs no node.
+var errPreemptorGone = errors.New("the pod does not exist any more")
+
+// preemptionFailed keeps the victims, which could not all be deleted, and retries the pod
+// if it still exists. It keeps its nomination.
+func (c *core) preemptionFailed(s step, err error) {
 	for _, victim := range s.preemption.Victims {
 		c.snapshot.Preempted(victim.UID, false)
 	}
-	if c.assumed[s.pod.UID] == nil {
+	if c.assumed[s.pod.UID] == nil && !errors.Is(err, errPreemptorGone) {
 		c.queue.Retry(s.pod.UID)
 	}
 }
@@ -85,10 +89,13 @@ func (l *loop) preempt(ctx context.Context, s step) {
 		})
 		l.post(ctx, func() {
 			l.binding.Add(-1)
-			if err != nil {
-				klog.FromContext(ctx).Error(err, "Failed to preempt pods, will retry", "pod", klog.KObj(s.pod), "node", s.preemption.Node)
-				l.core.preemptionFailed(s)
+			if err == nil {
+				return
 			}
+			if !errors.Is(err, errPreemptorGone) {
+				klog.FromContext(ctx).Error(err, "Failed to preempt pods, will retry", "pod", klog.KObj(s.pod), "node", s.preemption.Node)
+			}
+			l.core.preemptionFailed(s, err)
 		})
 	})
 }
@@ -104,11 +111,11 @@ const maxDeleting = 16
 
 // preempt nominates the pod and deletes its victims. The nomination is written first:
 // a scheduler that is killed in between continues on the same node. deleted is called
-// for each victim that was deleted.
+// for each victim that was deleted. The error is errPreemptorGone if the pod was deleted.
 func (p *preemptor) preempt(ctx context.Context, s step, deleted func(*corev1.Pod)) error {
 	if err := p.nominate(ctx, s.pod, s.preemption.Node); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil // the pod was deleted, or replaced, and needs no node
+			return errPreemptorGone
 		}
 		return err
 	}

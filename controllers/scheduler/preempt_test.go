@@ -62,11 +62,29 @@ func TestPreemptionThatFailedIsRetried(t *testing.T) {
 	c := full(t)
 	c.pod("high", priority(2))
 	c.expect("high: 1 Insufficient cpu")
-	c.core.preemptionFailed(c.steps["high"])
+	c.core.preemptionFailed(c.steps["high"], errors.New("unavailable"))
 	c.expect()
 	c.now = c.now.Add(time.Minute)
 	c.expect("high: 1 Insufficient cpu")
 	if p := c.steps["high"].preemption; p.Node != "n" {
+		t.Errorf("got %+v", p)
+	}
+}
+
+func TestVictimsOfAPodThatWasDeletedMayBePreempted(t *testing.T) {
+	c := full(t)
+	c.pod("high", priority(2))
+	c.expect("high: 1 Insufficient cpu")
+	c.removePod("high")
+	p := &preemptor{client: fake.NewClientBuilder().Build(), now: time.Now} // without the pod
+	err := p.preempt(t.Context(), c.steps["high"], func(*corev1.Pod) { t.Error("a victim was deleted") })
+	if !errors.Is(err, errPreemptorGone) {
+		t.Fatalf("got the error %v", err)
+	}
+	c.core.preemptionFailed(c.steps["high"], err)
+	c.pod("next", func(p *corev1.Pod) { p.Spec.Priority, p.Status.NominatedNodeName = ptr.To(int32(2)), "n" })
+	c.expect("next: 1 Insufficient cpu")
+	if p := c.steps["next"].preemption; p.Node != "n" {
 		t.Errorf("got %+v", p)
 	}
 }
@@ -121,7 +139,7 @@ func TestPreemptionNominatesThenMarksThenDeletes(t *testing.T) {
 		err    bool
 	}{
 		{name: "all writes succeed", writes: []string{"status high n", "status displaced ", "status victim PreemptionByScheduler", "delete victim", "event victim"}},
-		{name: "the pod is gone", absent: "high", writes: []string{"status high n"}},
+		{name: "the pod is gone", absent: "high", writes: []string{"status high n"}, err: true},
 		{name: "the victim is gone", absent: "victim", writes: []string{"status high n", "status displaced ", "status victim PreemptionByScheduler", "event victim"}},
 		{name: "the nomination fails", fails: "status high n", writes: []string{"status high n"}, err: true},
 		{name: "the deletion fails", fails: "delete victim", writes: []string{"status high n", "status displaced ", "status victim PreemptionByScheduler", "delete victim"}, err: true},
