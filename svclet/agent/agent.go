@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -175,7 +174,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if n, err = newNode(base, conn, services, available, images, drivers, held); err != nil {
 		return nil, err
 	}
-	services.zone = func() string { return n.Object().Labels[corev1.LabelTopologyZone] }
+	services.node = n.Object
 	var networkTasks tasks
 	base.network, networkTasks = networkPolicies(ctx, base, conn)
 	p, podTasks, err := newPods(ctx, base, conn, services, available, images, drivers, held, n, o)

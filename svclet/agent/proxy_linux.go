@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/svclet/dns"
+	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/proxy"
 	"svc.dev/svc/svclet/proxy/ruleset"
 	"svc.dev/svc/svclet/servicehealth"
@@ -25,7 +26,8 @@ func serviceProxy(ctx context.Context, base common, n *nodeServices, recorder re
 	logger := klog.FromContext(ctx)
 	o := proxy.Options{
 		Services: n.store, Node: base.name, Clock: base.Clock, Sysctl: base.parameters.Set,
-		Zone: func() string { return n.zone() },
+		Zone:      func() string { return n.node().Labels[corev1.LabelTopologyZone] },
+		Addresses: func() []string { return nodeconfig.HostIPs(n.node()) },
 		PodRanges: func() []string {
 			return strings.FieldsFunc(base.Configuration.PodCIDR, func(r rune) bool { return r == ',' })
 		},

@@ -35,8 +35,8 @@ type nodeServices struct {
 	// forbidden reports whether the node may not read services, so that the copy never
 	// becomes complete.
 	forbidden func(context.Context) bool
-	// zone returns the zone of the node; it is set before the tasks run.
-	zone  func() string
+	// node returns the node's object; it is set before the tasks run.
+	node  func() *corev1.Node
 	clock clock.WithTicker
 	tasks tasks
 	// proxyProblem and dnsProblem return why the node has no proxy or no server, or why what

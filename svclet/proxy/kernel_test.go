@@ -73,10 +73,7 @@ func newKernelProxy(t testing.TB, store *services.Store) *Proxy {
 
 // serveUDP answers datagrams at an address of the loopback interface with a name.
 func serveUDP(t *testing.T, address, name string) {
-	lo, err := netlink.LinkByName("lo")
-	if err == nil {
-		err = netlink.AddrAdd(lo, &netlink.Addr{IPNet: netlink.NewIPNet(net.ParseIP(address)), Flags: unix.IFA_F_NODAD})
-	}
+	err := addToLoopback(address)
 	var c net.PacketConn
 	if err == nil {
 		c, err = net.ListenPacket("udp", net.JoinHostPort(address, "5353"))
@@ -98,6 +95,15 @@ func serveUDP(t *testing.T, address, name string) {
 			_, _ = c.WriteTo([]byte(name), client) // the client reports what it misses
 		}
 	}()
+}
+
+// addToLoopback gives the loopback interface an address.
+func addToLoopback(ip string) error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return netlink.AddrAdd(lo, &netlink.Addr{IPNet: netlink.NewIPNet(net.ParseIP(ip)), Flags: unix.IFA_F_NODAD})
 }
 
 // routeToLoopback gives an address a route, as with the default route of a machine.
@@ -330,68 +336,6 @@ func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
 		for i := range 20 {
 			next, last := names[i%2], names[(i+1)%2]
 			step("from "+last+" to "+next, "node-port-endpoint-0", servers[i%2], objects.Add(at(next, "10.96.0.5", int64(i), port)), objects.Delete(service(last, "10.96.0.5")))
-		}
-	})
-}
-
-func TestSourceRangesRestrictTheirFamilyInTheKernel(t *testing.T) {
-	inNamespace(t, func(t *testing.T) {
-		p := newKernelProxy(t, services.New())
-		if p == nil {
-			return
-		}
-		balancer := service("names", "10.96.0.1")
-		balancer.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
-		balancer.Spec.Ports[0] = corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 53}
-		var all []any
-		for of, address := range map[discoveryv1.AddressType]string{discoveryv1.AddressTypeIPv4: "10.244.0.5", discoveryv1.AddressTypeIPv6: "fd00:244::5"} {
-			serveUDP(t, address, "answer")
-			s := slice("names-"+string(of), "names", address)
-			s.AddressType, s.Ports[0].Protocol, s.Ports[0].Port = of, ptr.To(corev1.ProtocolUDP), ptr.To[int32](5353)
-			all = append(all, s)
-		}
-		ips := [2]string{"203.0.113.1", "fd00:99::1"}
-		for _, ip := range ips {
-			balancer.Status.LoadBalancer.Ingress = append(balancer.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
-			if err := routeToLoopback(ip); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := p.options.Services.EndpointSlices().Replace(all, ""); err != nil {
-			t.Error(err)
-		}
-		const answers, dropped = "answer", "operation not permitted"
-		for _, test := range []struct{ ranges, v4, v6 string }{
-			{"", answers, answers},
-			{"0.0.0.0/0", answers, answers},
-			{"0.0.0.0/0 ::/0", answers, answers},
-			{"198.51.100.0/24 0.0.0.0/0", answers, answers},
-			{"198.51.100.0/24", dropped, answers},
-			{"198.051.100.0/24", dropped, answers}, // as the API accepts it
-			{"198.51.100.0/24 198.51.0.0/16 198.51.100.0/24 ::/0", dropped, answers},
-			{"2001:db8::/32", answers, dropped},
-			{"198.51.100.0/24 2001:db8::/32", dropped, dropped},
-			{"10.0.0.0/8 127.0.0.0/8 203.0.113.0/24 fd00::/8 ::1/128", answers, answers},
-		} {
-			changed := balancer.DeepCopy()
-			changed.Spec.LoadBalancerSourceRanges = strings.Fields(test.ranges)
-			if err := p.options.Services.Services().Replace([]any{changed}, ""); err != nil {
-				t.Error(err)
-			}
-			if !p.sync(t.Context()) {
-				t.Errorf("%s: %v", test.ranges, p.Problem())
-			}
-			for i, want := range []string{test.v4, test.v6} {
-				c, err := net.Dial("udp", net.JoinHostPort(ips[i], "53"))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if got := ask(c); !strings.HasSuffix(got, want) {
-					t.Errorf("ranges %q, to %s: %q, want %q", test.ranges, ips[i], got, want)
-				}
-				c.Close()
-			}
 		}
 	})
 }

@@ -32,6 +32,9 @@ type Options struct {
 	// Zone returns the zone of this node, which may change while the proxy runs; empty
 	// for none.
 	Zone func() string
+	// Addresses returns the addresses of this node, which may change while the proxy runs; nil
+	// for none.
+	Addresses func() []string
 	// Bridge is the interface of the node's pods; empty if another runtime connects
 	// them.
 	Bridge string
@@ -79,6 +82,9 @@ func New(o Options) (*Proxy, error) {
 	}
 	if o.Local == nil {
 		o.Local = func() map[services.Key]ruleset.Fallback { return nil }
+	}
+	if o.Addresses == nil {
+		o.Addresses = func() []string { return nil }
 	}
 	p := &Proxy{options: o, changes: o.Services.Follow(), unset: map[string]bool{}}
 	for _, of := range []struct {
@@ -154,7 +160,7 @@ func (p *Proxy) sync(ctx context.Context) bool {
 }
 
 // check requests a sync, which writes a table again that another program has removed,
-// or after a change of the node's pod ranges, zone or servers.
+// or after a change of the node's pod ranges, zone, addresses or servers.
 func (p *Proxy) check(ctx context.Context) {
 	p.setSysctls(ctx)
 	for _, t := range p.tables {
@@ -192,7 +198,7 @@ type table struct {
 	// table is written.
 	written bool
 	ranges  []string
-	zone    string
+	at      ruleset.Place
 	local   map[services.Key]ruleset.Fallback
 	// hooks are the numbers of rules of the chains by which the kernel enters the table.
 	hooks map[string]int
@@ -216,16 +222,28 @@ func (t *table) mark(k services.Key) {
 	t.dirty[k] = true
 }
 
+// markRestricted marks the services with source ranges.
+func (t *table) markRestricted(all *services.Store) {
+	for _, k := range all.Keys() {
+		if s := all.Get(k).Service; s != nil && len(s.Spec.LoadBalancerSourceRanges) > 0 {
+			t.mark(k)
+		}
+	}
+}
+
 // apply writes the parts of dirty services, or the whole table, in one transaction. It
 // returns the number of operations.
 func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	tx := t.nft.NewTransaction()
 	local := o.Local()
 	rules := ruleset.Table{Family: t.family, Bridge: o.Bridge, Servers: servers(local), PodRanges: o.PodRanges()}
-	at := ruleset.Place{Node: o.Node, Zone: o.Zone()}
-	if !slices.Equal(t.ranges, rules.PodRanges) || t.zone != at.Zone || !maps.EqualFunc(t.local, local, ruleset.Fallback.Equal) {
-		t.written, t.ranges, t.zone, t.local = false, rules.PodRanges, at.Zone, local
+	at := ruleset.Place{Node: o.Node, Zone: o.Zone(), Addresses: o.Addresses()}
+	if !slices.Equal(t.ranges, rules.PodRanges) || t.at.Zone != at.Zone || !maps.EqualFunc(t.local, local, ruleset.Fallback.Equal) {
+		t.written, t.ranges, t.local = false, rules.PodRanges, local
+	} else if !slices.Equal(t.at.Addresses, at.Addresses) {
+		t.markRestricted(o.Services)
 	}
+	t.at = at
 	parts := map[services.Key]ruleset.Part{}
 	var changes []ruleset.Change
 	before := t.owners

@@ -171,6 +171,20 @@ func TestANodeInAnotherZoneGetsTheWholeTable(t *testing.T) {
 	}
 }
 
+func TestOnlySourceRangesChangeWithTheAddressesOfTheNode(t *testing.T) {
+	p, v4 := newProxy(t)
+	balancer := service("balancer", "10.96.0.1")
+	balancer.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
+	balancer.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}}
+	must(t, p.options.Services.Services().Replace([]any{balancer, service("web", "10.96.0.2")}, ""))
+	must(t, p.options.Services.EndpointSlices().Replace(nil, ""))
+	p.sync(t.Context())
+	p.options.Addresses = func() []string { return []string{"192.0.2.1"} }
+	if p.sync(t.Context()); len(v4.runs) != 2 || strings.Contains(v4.runs[1], "delete table") || !strings.Contains(v4.runs[1], "ip saddr != { 192.0.2.0/24, 203.0.113.1 } drop") {
+		t.Error(v4.runs[1:])
+	}
+}
+
 func TestATableThatAnotherProgramHasRemovedIsWrittenAgain(t *testing.T) {
 	p, v4 := listed(t)
 	tx := v4.NewTransaction()

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -70,9 +71,12 @@ type Part struct {
 // The longest name of a chain that nft accepts is 127 characters long.
 const maxName = 120
 
-// Place is where the proxy runs: a node, and its zone (topology.kubernetes.io/zone), which
-// may be empty.
-type Place struct{ Node, Zone string }
+// Place is where the proxy runs: a node, its zone (topology.kubernetes.io/zone), which
+// may be empty, and its addresses.
+type Place struct {
+	Node, Zone string
+	Addresses  []string
+}
 
 // PartOf returns the part of a service in the table of an IP family, at a place. It is
 // empty for a service without addresses, or one that another proxy serves.
@@ -103,6 +107,7 @@ type builder struct {
 	family  corev1.IPFamily
 	id      string // of names
 	proto   string
+	at      Place
 	// all are the endpoints, near those that are preferred from anywhere.
 	all, near []endpoint
 	// serving are the addresses of all, for UDP.
@@ -116,7 +121,7 @@ func newBuilder(part *Part, s Service, port corev1.ServicePort, family corev1.IP
 		all = s.Fallback.endpoints(port.Port, family)
 	}
 	return &builder{
-		Part: part, service: s.Service, port: port, family: family, proto: proto, all: all, near: near(all, at.Node, at.Zone),
+		Part: part, service: s.Service, port: port, family: family, proto: proto, at: at, all: all, near: near(all, at.Node, at.Zone),
 		id: strings.Join([]string{s.Service.Namespace, s.Service.Name, proto, port.Name}, "/"),
 	}
 }
@@ -155,12 +160,7 @@ type target struct {
 
 // leadTo adds an element for each address of the family, with a guard or without.
 func (b *builder) leadTo(name string, addresses []string, to target, guard string) {
-	for _, text := range addresses {
-		ip, err := netip.ParseAddr(text)
-		if err != nil || ip.Unmap().Is6() != (b.family == corev1.IPv6Protocol) {
-			continue
-		}
-		ip = ip.Unmap() // in one notation, as keys are compared
+	for _, ip := range b.ofFamily(addresses) {
 		e := b.element(name, to, ip, b.port.Port)
 		e.Guard = guard
 		if name == clusterIPs {
@@ -168,6 +168,18 @@ func (b *builder) leadTo(name string, addresses []string, to target, guard strin
 		}
 		b.Elements[Key{name, fmt.Sprintf("%s . %s . %d", ip, b.proto, b.port.Port)}] = e
 	}
+}
+
+// ofFamily returns the addresses of the family, in one notation, as keys are compared.
+func (b *builder) ofFamily(addresses []string) []netip.Addr {
+	var found []netip.Addr
+	for _, text := range addresses {
+		ip, err := netip.ParseAddr(text)
+		if err == nil && ip.Unmap().Is6() == (b.family == corev1.IPv6Protocol) {
+			found = append(found, ip.Unmap())
+		}
+	}
+	return found
 }
 
 // element returns that of an address and port in a set; a node port has no address.
@@ -365,9 +377,12 @@ func timeoutOf(s *corev1.Service) int32 {
 
 // restrictSources adds the chain that drops connections from outside the load balancer's
 // source ranges, and returns the verdict that leads to it. Those of the other family restrict
-// nothing, nor does a range of all addresses, as with kube-proxy.
+// nothing, nor does a range of all addresses, as with kube-proxy. A node that has an address of
+// the load balancer itself connects to it from that address, which is allowed if a range has the
+// address of the node.
 func (b *builder) restrictSources() string {
 	var ranges []string
+	fromNode := false
 	for _, text := range b.service.Spec.LoadBalancerSourceRanges {
 		// The API accepts spaces and leading zeros.
 		_, block, err := netutils.ParseCIDRSloppy(strings.TrimSpace(text))
@@ -378,9 +393,15 @@ func (b *builder) restrictSources() string {
 			return ""
 		}
 		ranges = append(ranges, block.String())
+		fromNode = fromNode || slices.ContainsFunc(b.at.Addresses, func(address string) bool { return block.Contains(net.ParseIP(address)) })
 	}
 	if len(ranges) == 0 {
 		return ""
+	}
+	if fromNode {
+		for _, ip := range b.ofFamily(b.loadBalancerIPs()) {
+			ranges = append(ranges, ip.String())
+		}
 	}
 	name := b.name("firewall", "")
 	b.Chains[name] = []string{fmt.Sprintf("%s != { %s } drop", b.ip("saddr"), strings.Join(ranges, ", "))}

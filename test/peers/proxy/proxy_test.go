@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/proxy"
 	"svc.dev/svc/svclet/services"
 	"svc.dev/svc/test/launch"
@@ -279,7 +280,7 @@ func withSVC(t *testing.T, n network, o objects, all []attempt) []string {
 	go func() {
 		ended <- n.node.in(func() error {
 			p, err := proxy.New(proxy.Options{
-				Services: store, Node: nodeName, Zone: func() string { return zone }, Bridge: bridge, PodRanges: func() []string { return o.node.Spec.PodCIDRs }, Clock: clock.RealClock{},
+				Services: store, Node: nodeName, Zone: func() string { return zone }, Addresses: func() []string { return nodeconfig.HostIPs(&o.node) }, Bridge: bridge, PodRanges: func() []string { return o.node.Spec.PodCIDRs }, Clock: clock.RealClock{},
 			})
 			if err != nil {
 				return err
