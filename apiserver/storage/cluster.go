@@ -27,6 +27,7 @@ func (c Config) cluster() (*cluster, error) {
 		return nil, fmt.Errorf("etcd at %v: %w", c.Servers, err)
 	}
 	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
+	client.Watcher = reportingWatcher{client.Watcher}
 	return &cluster{c.Servers, client, etcd3.NewCompactor(client.Client, c.CompactionInterval, c.Clock, nil)}, nil
 }
 

@@ -44,12 +44,13 @@ type openCache struct {
 	filled atomic.Bool
 }
 
-// open returns the cache; the first call makes and fills it.
-func (l *lazyCache) open(ctx context.Context) (*openCache, error) {
+// open returns the cache; the first call makes and fills it, at a version if that is
+// not nil and etcd still has it.
+func (l *lazyCache) open(ctx context.Context, version *string) (*openCache, error) {
 	c := l.opened.Load()
 	if c == nil {
 		var err error
-		if c, err = l.make(); err != nil {
+		if c, err = l.make(version); err != nil {
 			return nil, err
 		}
 	}
@@ -72,7 +73,7 @@ func (l *lazyCache) open(ctx context.Context) (*openCache, error) {
 	return c, nil
 }
 
-func (l *lazyCache) make() (*openCache, error) {
+func (l *lazyCache) make(version *string) (*openCache, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c := l.opened.Load(); c != nil {
@@ -81,6 +82,7 @@ func (l *lazyCache) make() (*openCache, error) {
 	if l.closed {
 		return nil, errStopped
 	}
+	l.own.first.Store(version)
 	made, err := cacher.NewCacherFromConfig(l.config)
 	if err != nil {
 		return nil, err
@@ -108,9 +110,15 @@ func (l *lazyCache) existing() storage.Interface {
 	return l.Interface
 }
 
-// Watch implements storage.Interface.
+// Watch implements storage.Interface. The history of a cache begins with the version at
+// which it was filled: a cache that a watch makes is filled at the version from which the
+// watch begins, so that the watch misses nothing (document 1, section 7).
 func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	c, err := l.open(ctx)
+	from, err := l.begins(opts)
+	if err != nil {
+		return nil, err
+	}
+	c, err := l.open(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +126,19 @@ func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOpti
 		return c.cacher.Watch(ctx, key, opts)
 	}
 	return l.watches.Watch(ctx, c.cacher, key, opts)
+}
+
+// begins returns the version after which a watch needs every event, or nil if it begins
+// with the state at any version.
+func (l *lazyCache) begins(opts storage.ListOptions) (*string, error) {
+	version, err := l.config.Versioner.ParseResourceVersion(opts.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	if version == 0 || opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+		return nil, nil
+	}
+	return &opts.ResourceVersion, nil
 }
 
 // GetList implements storage.Interface.
@@ -131,7 +152,7 @@ func (l *lazyCache) GetList(ctx context.Context, key string, opts storage.ListOp
 		// ignore the limit.
 		opts.ResourceVersion = ""
 	}
-	c, err := l.open(ctx)
+	c, err := l.open(ctx, nil)
 	if err != nil {
 		return err
 	}

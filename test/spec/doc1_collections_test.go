@@ -2,6 +2,7 @@ package spec
 
 import (
 	"context"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -66,6 +67,20 @@ var _ = Describe("Document 1, section 4: deletecollection and eviction", func() 
 })
 
 var _ = Describe("Document 1, section 6: events", func() {
+	It("a watch from a version before the first list or watch of its kind has every later change", func(ctx SpecContext) {
+		path := "/api/v1/namespaces/" + namespace(ctx) + "/podtemplates"
+		template := func(name string) string {
+			return `{"metadata":{"name":"` + name + `"},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}`
+		}
+		first := metadataOf(create(ctx, path, template("a")))["resourceVersion"].(string)
+		create(ctx, path, template("b"))
+		parse(send(ctx, launch.Request{Method: "DELETE", Path: path + "/a"}), 200)
+		var seen []string
+		for _, event := range watched(ctx, server, path+"?resourceVersion="+first, atLeast(2)) {
+			seen = append(seen, fmt.Sprint(event["type"], " ", metadataOf(event["object"].(object))["name"]))
+		}
+		Expect(seen).To(Equal([]string{"ADDED b", "DELETED a"}))
+	})
 	It("a streaming list is refused while its gate is off", func(ctx SpecContext) {
 		failed(send(ctx, launch.Request{Method: "GET", Path: "/api/v1/namespaces?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"}), 422)
 	})
