@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +46,12 @@ type Pods interface {
 	Active() []*corev1.Pod
 	// Terminate ends a pod.
 	Terminate(uid types.UID, e pod.Eviction)
+	// Released reports whether the node has got back everything that a pod used, its volumes
+	// among it. It is true of a pod that is not known.
+	Released(uid types.UID) bool
+	// Written reports whether the API server has the pod's status. It is true of a pod whose
+	// status cannot be written: that the API server does not have, or while it is not available.
+	Written(uid types.UID) bool
 }
 
 // Options are what a manager works with. All fields are required.
@@ -239,7 +246,7 @@ func (m *Manager) endPods(ctx context.Context) {
 			m.o.Pods.Terminate(p.UID, pod.Eviction{Reason: podReason, Message: podMessage, Disruption: podMessage, Grace: &seconds})
 		}
 		if !m.awaitEnd(ctx, group, m.o.Groups[i].Grace) {
-			logger.Info("Pods did not end within the time of their priority", "priority", m.o.Groups[i].Priority, "grace", m.o.Groups[i].Grace)
+			logger.Info("Pods did not end, or were not unmounted, within the time of their priority", "priority", m.o.Groups[i].Priority, "grace", m.o.Groups[i].Grace)
 		}
 	}
 }
@@ -247,22 +254,14 @@ func (m *Manager) endPods(ctx context.Context) {
 // endPoll is how often the pods of a group are checked.
 const endPoll = 100 * time.Millisecond
 
-// awaitEnd waits until the pods of a group have ended, and reports whether they have
-// within the limit.
+// awaitEnd waits until the pods of a group have ended, their volumes are unmounted and their
+// statuses are written, and reports whether they are within the limit. Drivers of the volumes, as
+// pods of a later group, are needed for that (kubelet's WaitForAllPodsUnmount).
 func (m *Manager) awaitEnd(ctx context.Context, group []*corev1.Pod, limit time.Duration) bool {
 	late := m.o.Clock.After(limit)
+	isLeft := func(p *corev1.Pod) bool { return !m.o.Pods.Released(p.UID) || !m.o.Pods.Written(p.UID) }
 	for {
-		active := map[types.UID]bool{}
-		for _, p := range m.o.Pods.Active() {
-			active[p.UID] = true
-		}
-		left := 0
-		for _, p := range group {
-			if active[p.UID] {
-				left++
-			}
-		}
-		if left == 0 {
+		if !slices.ContainsFunc(group, isLeft) {
 			return true
 		}
 		select {

@@ -73,7 +73,10 @@ type machine struct {
 	active []*corev1.Pod
 	ended  []string
 	stuck  map[string]bool
-	told   []string
+	// mounted and unwritten are how many more times a pod is asked for until its volumes are
+	// unmounted, and its status is written.
+	mounted, unwritten map[string]int
+	told               []string
 }
 
 func (m *machine) Delay(context.Context) (time.Duration, error) { return m.delay, nil }
@@ -119,6 +122,31 @@ func (m *machine) Terminate(uid types.UID, e pod.Eviction) {
 	}
 }
 
+func (m *machine) Released(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	isPod := func(p *corev1.Pod) bool { return p.UID == uid }
+	return !slices.ContainsFunc(m.active, isPod) && m.count(m.mounted, uid, "unmounted")
+}
+
+func (m *machine) Written(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.count(m.unwritten, uid, "written")
+}
+
+// count counts down, and records what has happened to the pod at zero.
+func (m *machine) count(left map[string]int, uid types.UID, what string) bool {
+	if left[string(uid)] == 0 {
+		return true
+	}
+	left[string(uid)]--
+	if left[string(uid)] == 0 {
+		m.ended = append(m.ended, string(uid)+" "+what)
+	}
+	return false
+}
+
 func (m *machine) held() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,6 +190,25 @@ func TestPodsEndByPriorityBeforeTheMachineShutsDown(t *testing.T) {
 	m.events <- false
 	g.Eventually(m.held).Should(gomega.Equal(1))
 	g.Expect(state.Problems()).To(gomega.BeEmpty())
+}
+
+func TestAGroupIsUnmountedAndItsStatusesAreWrittenBeforeTheNextEnds(t *testing.T) {
+	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(time.Minute)
+	m := &machine{events: make(chan bool), delay: 24 * time.Hour, mounted: map[string]int{"app": 3}, unwritten: map[string]int{"app": 2, "driver": 2},
+		active: []*corev1.Pod{podOf("driver", systemCritical, 3), podOf("app", 0, 3)}}
+	clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	manager := New(Options{
+		Groups: []Group{{0, time.Hour}, {systemCritical, time.Hour}}, Pods: m, State: &State{}, Clock: clock,
+		Connect: func(context.Context) (Machine, error) { return m, nil }, Changed: func() {}, Event: func(_, _, _ string) {},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); manager.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	m.events <- true
+	g.Eventually(func() int { clock.Step(endPoll); return m.held() }).Should(gomega.BeZero())
+	g.Expect(m.terminated()).To(gomega.Equal([]string{"app Terminated 3s", "app unmounted", "app written", "driver Terminated 3s", "driver written"}))
 }
 
 func TestALoginManagerThatWaitsTooShortlyIsAnError(t *testing.T) {

@@ -180,6 +180,16 @@ func (m *Manager) Status(uid types.UID) (corev1.PodStatus, bool) {
 	return corev1.PodStatus{}, false
 }
 
+// Written reports whether the API server has the status that the node has set. It is true if it
+// cannot be written: of a pod that the API server does not have, and while the API server is not
+// available.
+func (m *Manager) Written(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.pods[uid]
+	return e == nil || e.api == nil || e.since.IsZero() || m.away.delay > 0
+}
+
 // Observed records a pod, or a mirror pod, in the API server.
 func (m *Manager) Observed(pod *corev1.Pod) {
 	m.mu.Lock()

@@ -198,6 +198,37 @@ func TestAnOutageLosesNoStatusAndDoesNotOverloadTheServer(t *testing.T) {
 	}
 }
 
+func TestAStatusIsWrittenWhenTheServerHasItOrCannotHaveIt(t *testing.T) {
+	r := start(t)
+	pod := r.pod("a")
+	gate, answers := make(chan struct{}), make(chan error, 1)
+	r.server.Fail(func(apifake.Request) error {
+		<-gate
+		select {
+		case err := <-answers:
+			return err
+		default:
+			return nil
+		}
+	})
+	if !r.Written(pod.UID) || !r.Written("unknown") {
+		t.Error("there is nothing to write")
+	}
+	r.Set(pod, phase(corev1.PodRunning))
+	if r.Written(pod.UID) {
+		t.Error("the server has not answered yet")
+	}
+	answers <- apifake.ErrDrop
+	gate <- struct{}{}
+	r.await("the server is not available", func() bool { return r.Written(pod.UID) })
+	close(gate)
+	r.awaitPhase("a", corev1.PodRunning)
+	r.idle()
+	if !r.Written(pod.UID) {
+		t.Error("the server has it")
+	}
+}
+
 func TestARecreatedPodIsNotWritten(t *testing.T) {
 	r := start(t)
 	pod := r.pod("a")
