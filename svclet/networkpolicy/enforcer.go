@@ -2,6 +2,7 @@ package networkpolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -42,6 +43,8 @@ type Options struct {
 	Tables func(family knftables.Family, name string) (knftables.Interface, error)
 	// Sysctl sets a kernel parameter; nil means the kernel's.
 	Sysctl func(name, value string) error
+	// Generation returns a number that each change of a table increases; nil means the kernel's.
+	Generation func() (uint32, error)
 }
 
 // protectTimeout is how long the start of a container waits for the rules of its pod.
@@ -63,6 +66,10 @@ type Enforcer struct {
 	ports *ports
 	// warned is whether a warning about the bridge has been given.
 	warned bool
+	// compare is whether the next sync compares what the tables have with what they are to have.
+	// compared is the generation of the last comparison that found them the same.
+	compare  bool
+	compared uint32
 }
 
 // table is the table of a family.
@@ -74,6 +81,8 @@ type table struct {
 	written bool
 	// hooks has the number of rules of the chains by which the kernel enters the table.
 	hooks map[string]int
+	// content is what the table is to have when it is compared.
+	content nft.Content
 }
 
 // New returns an enforcer that changes nothing before Run. The error says what the
@@ -84,6 +93,9 @@ func New(o Options) (*Enforcer, error) {
 	}
 	if o.Sysctl == nil {
 		o.Sysctl = nft.SetParameter
+	}
+	if o.Generation == nil {
+		o.Generation = nft.Generation
 	}
 	e := &Enforcer{options: o, state: newState(o.Node, o.Bridge)}
 	for _, family := range families {
@@ -123,7 +135,7 @@ func (e *Enforcer) Run(ctx context.Context) {
 		reflector.Run(ctx, e.options.Networking, "networkpolicies", fields.Everything(), &networkingv1.NetworkPolicy{}, "network policies", policiesOf(e.state))
 	})
 	watching.Go(func() { e.watchPeers(ctx) })
-	syncloop.Loop{Clock: e.options.Clock, Changed: e.state.changed, Signal: e.state.signal, Sync: e.sync, Check: e.check, Generation: nft.Generation, Verify: e.verify}.Run(ctx)
+	syncloop.Loop{Clock: e.options.Clock, Changed: e.state.changed, Signal: e.state.signal, Sync: e.sync, Check: e.check, Generation: e.options.Generation, Verify: e.verify}.Run(ctx)
 }
 
 // watchPeers watches the pods and namespaces of the cluster as soon as there is a policy:
@@ -163,6 +175,9 @@ func (e *Enforcer) sync(ctx context.Context) bool {
 				m.Create(t.family, transactions[i])
 			}
 			t.hooks = m.Hooks(t.family)
+			if e.compare {
+				t.content = m.Content(t.family)
+			}
 		}
 	})
 	if !synced {
@@ -188,11 +203,65 @@ func (e *Enforcer) sync(ctx context.Context) bool {
 	}
 	bound := e.ports == nil || e.ports.keep(ctx, guarded)
 	e.state.wrote(version, failed)
-	return failed == nil && bound
+	return e.same(ctx) && failed == nil && bound
+}
+
+// same compares what tables have with what they are to have, after a check. It reports false if
+// another program has changed one, which the next sync writes again.
+func (e *Enforcer) same(ctx context.Context) bool {
+	if !e.compare {
+		return true
+	}
+	e.compare = false
+	before, err := e.options.Generation()
+	differ, failure := e.differing(ctx)
+	after, failure2 := e.options.Generation()
+	if err = errors.Join(err, failure, failure2); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to read rules of network policies, will retry")
+		return true
+	}
+	switch {
+	case before != after: // what was read may be of before a change, or of after it
+	case len(differ) > 0:
+		klog.FromContext(ctx).Info("Another program has changed rules of network policies, writing them again")
+		for _, forget := range differ {
+			forget()
+		}
+		return false
+	default:
+		e.compared = before
+	}
+	return true
+}
+
+// differing returns for each table that differs from what it is to have a function that makes the
+// next sync write it.
+func (e *Enforcer) differing(ctx context.Context) (differ []func(), err error) {
+	for _, t := range e.tables {
+		if !t.written {
+			continue
+		}
+		same, failure := nft.Has(ctx, t.nft, t.content)
+		if err = errors.Join(err, failure); !same {
+			differ = append(differ, func() { t.written = false })
+		}
+	}
+	if p := e.ports; p != nil && p.written && p.elements != nil {
+		same, failure := nft.Has(ctx, p.nft, p.content())
+		if err = errors.Join(err, failure); !same {
+			differ = append(differ, func() { p.written = false })
+		}
+	}
+	return differ, err
 }
 
 // check requests a sync, which writes a table again that another program has removed or flushed.
+// The sync compares all that the tables have if any table of the machine has changed since the
+// last comparison.
 func (e *Enforcer) check(ctx context.Context) {
+	if generation, err := e.options.Generation(); err != nil || generation != e.compared {
+		e.compare = true
+	}
 	e.filterBridge(ctx)
 	_, _ = e.verify(ctx) // it logs its error, and the sync writes what it found missing
 	e.state.signal()

@@ -52,16 +52,19 @@ type fixture struct {
 	v4    *kernel
 	clock *testingclock.FakeClock
 	warns []string
+	// generation is that of the tables.
+	generation func() uint32
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{T: t, clock: testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))}
+	f := &fixture{T: t, clock: testingclock.NewFakeClock(time.Unix(1_800_000_000, 0)), generation: func() uint32 { return 1 }}
 	var err error
 	f.Enforcer, err = New(Options{
 		Node: "here", Bridge: "svc0", Clock: f.clock, Results: t.TempDir(),
-		Warn:   func(reason, message string) { f.warns = append(f.warns, reason+": "+message) },
-		Sysctl: func(string, string) error { return nil },
+		Warn:       func(reason, message string) { f.warns = append(f.warns, reason+": "+message) },
+		Sysctl:     func(string, string) error { return nil },
+		Generation: func() (uint32, error) { return f.generation(), nil },
 		Tables: func(family knftables.Family, name string) (knftables.Interface, error) {
 			k := &kernel{Fake: knftables.NewFake(family, name)}
 			if family == knftables.IPv4Family {

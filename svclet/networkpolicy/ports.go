@@ -150,6 +150,18 @@ func (p *ports) verify(ctx context.Context) (missing bool, err error) {
 	return true, nil
 }
 
+// content returns what the table has.
+func (p *ports) content() nft.Content {
+	c := nft.Content{Rules: map[string]int{portChain: len(portRules())}, Elements: map[string]int{}}
+	for name := range portSets() {
+		c.Elements[name] = 0
+	}
+	for e := range p.elements {
+		c.Elements[e.set]++
+	}
+	return c
+}
+
 // read returns the elements of all pods that CNI has results of.
 func (p *ports) read(ctx context.Context) (map[portElement]bool, error) {
 	files, err := filepath.Glob(p.prefix + "*")

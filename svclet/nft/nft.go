@@ -58,6 +58,33 @@ func HasRules(ctx context.Context, table knftables.Interface, chains map[string]
 	return there, err
 }
 
+// Content is how many rules the chains of a table have, and how many elements its sets and
+// maps, by their names.
+type Content struct{ Rules, Elements map[string]int }
+
+// Has reports whether a table is there and has a content. What else it has does not matter.
+func Has(ctx context.Context, table knftables.Interface, c Content) (bool, error) {
+	if t, ok := table.(interface {
+		has(ctx context.Context, c Content) (bool, error)
+	}); ok {
+		return t.has(ctx, c)
+	}
+	there, err := HasRules(ctx, table, c.Rules)
+	for name, want := range c.Elements {
+		if !there || err != nil {
+			break
+		}
+		var elements []*knftables.Element
+		if elements, err = table.ListElements(ctx, "set", name); knftables.IsNotFound(err) {
+			elements, err = table.ListElements(ctx, "map", name)
+		}
+		if there = len(elements) == want; knftables.IsNotFound(err) {
+			there, err = false, nil
+		}
+	}
+	return there, err
+}
+
 // Member is an address in a set, until it expires.
 type Member struct {
 	Address netip.Addr

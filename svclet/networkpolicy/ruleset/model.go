@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/knftables"
+
+	"svc.dev/svc/svclet/nft"
 )
 
 // Model is the policies, namespaces and pods of a cluster, and the tables of a node that
@@ -206,6 +208,9 @@ func (m *Model) Change(family knftables.Family, tx *knftables.Transaction) {
 func (m *Model) Hooks(family knftables.Family) map[string]int {
 	return map[string]int{forwardChain: len(m.table(family).chains.now[forwardChain])}
 }
+
+// Content returns what the table of a family has after its changes have been written.
+func (m *Model) Content(family knftables.Family) nft.Content { return m.table(family).content() }
 
 func (m *Model) table(f knftables.Family) *table {
 	if f == knftables.IPv6Family {

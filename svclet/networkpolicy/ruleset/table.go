@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/knftables"
+
+	"svc.dev/svc/svclet/nft"
 )
 
 const (
@@ -152,6 +154,23 @@ func (t *table) change(tx *knftables.Transaction) {
 			tx.Delete(&knftables.Set{Name: c.key})
 		}
 	}
+}
+
+// content returns what the table has after its changes.
+func (t *table) content() nft.Content {
+	c := nft.Content{Rules: map[string]int{}, Elements: map[string]int{}}
+	for name, rules := range t.chains.now {
+		c.Rules[name] = len(rules)
+	}
+	for name := range t.sets.now {
+		c.Elements[name] = 0
+	}
+	for _, j := range []journal[item, string]{t.own, t.elements} {
+		for i := range j.now {
+			c.Elements[i.set]++
+		}
+	}
+	return c
 }
 
 func addSet(tx *knftables.Transaction, name string, s set) {
