@@ -9,6 +9,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,8 +29,10 @@ import (
 // metrics reads the metrics APIs. The usage of all pods of a namespace is one request,
 // which serves all autoscalers of the namespace for a while.
 type metrics struct {
-	client   client.Reader
-	custom   custom_metrics.CustomMetricsClient
+	client client.Reader
+	custom custom_metrics.CustomMetricsClient
+	// versions has the version of custom.metrics.k8s.io that custom uses.
+	versions custom_metrics.AvailableAPIsGetter
 	external external_metrics.ExternalMetricsClient
 	clock    clock.PassiveClock
 	// age is how long a response is used.
@@ -37,6 +40,8 @@ type metrics struct {
 
 	mu         sync.Mutex
 	namespaces map[string]*usage
+	// discovered is when the version was last asked for because of an error.
+	discovered time.Time
 }
 
 // usage is the usage of the pods of a namespace. Its mutex is held while it is read.
@@ -49,6 +54,12 @@ type usage struct {
 func newMetrics(env *controller.Env, age time.Duration) (*metrics, error) {
 	config := rest.CopyConfig(env.Manager.GetConfig())
 	config.UserAgent += "/horizontalpodautoscaler"
+	return metricsOf(config, env.Live, env.Client.RESTMapper(), env.Clock, age)
+}
+
+// metricsOf returns metrics that reads the usage of pods with live, and other metrics
+// from the server of config.
+func metricsOf(config *rest.Config, live client.Reader, mapper meta.RESTMapper, clock clock.PassiveClock, age time.Duration) (*metrics, error) {
 	found, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
@@ -57,9 +68,10 @@ func newMetrics(env *controller.Env, age time.Duration) (*metrics, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of external metrics: %w", err)
 	}
+	versions := custom_metrics.NewAvailableAPIsGetter(found)
 	return &metrics{
-		client: env.Live, external: external, clock: env.Clock, age: age, namespaces: map[string]*usage{},
-		custom: custom_metrics.NewForConfig(config, env.Client.RESTMapper(), custom_metrics.NewAvailableAPIsGetter(found)),
+		client: live, external: external, clock: clock, age: age, namespaces: map[string]*usage{},
+		custom: custom_metrics.NewForConfig(config, mapper, versions), versions: versions,
 	}, nil
 }
 
@@ -148,7 +160,7 @@ func (m *metrics) perPod(namespace string, pods labels.Selector, metric autoscal
 	list, err := m.custom.NamespacedMetrics(namespace).GetForObjects(schema.GroupKind{Kind: "Pod"}, pods, metric.Name, selector)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
+		return nil, m.customFailed(err)
 	case len(list.Items) == 0:
 		return nil, errors.New("no metrics returned from custom metrics API")
 	}
@@ -157,6 +169,19 @@ func (m *metrics) perPod(namespace string, pods labels.Selector, metric autoscal
 		samples[list.Items[i].DescribedObject.Name] = sampleOf(&list.Items[i])
 	}
 	return samples, nil
+}
+
+// customFailed returns the error of a read of a custom metric. The server of these metrics
+// may have been replaced by one with another version: the next read asks for the version
+// again, unless an error was the reason to do so within the age.
+func (m *metrics) customFailed(err error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := m.clock.Now(); now.Sub(m.discovered) >= m.age {
+		m.discovered = now
+		m.versions.Invalidate()
+	}
+	return fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
 }
 
 // selectorOf returns the selector of the values of a metric.
@@ -193,7 +218,7 @@ func (m *metrics) object(namespace string, of autoscalingv2.CrossVersionObjectRe
 		value, err = m.custom.NamespacedMetrics(namespace).GetForObject(kind, of.Name, metric.Name, selector)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
+		return 0, m.customFailed(err)
 	}
 	return value.Value.MilliValue(), nil
 }
