@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"svc.dev/svc/svclet/iptables"
 )
 
 // Machine is what the machine has.
@@ -19,6 +21,8 @@ type Machine struct {
 	UFW bool
 	// IPTables is whether the program exists, by which svc admits the connections of pods.
 	IPTables bool
+	// Input and Input6 are the chains INPUT of iptables and ip6tables.
+	Input, Input6 iptables.Chain
 }
 
 // Network is a range of addresses that an interface leads to.
@@ -37,7 +41,7 @@ type Pods struct {
 // Find returns a sentence for each conflict, which names the remedy.
 func Find(m Machine, p Pods) []string {
 	var all []string
-	for _, check := range []func(Machine, Pods) []string{addresses, firewalld, ufw, docker, otherNetwork, kubeProxy} {
+	for _, check := range []func(Machine, Pods) []string{addresses, firewalld, ufw, input, docker, otherNetwork, kubeProxy} {
 		all = append(all, check(m, p)...)
 	}
 	return all
@@ -78,6 +82,48 @@ func ufw(m Machine, p Pods) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("ufw is enabled and drops connections of pods to this machine, such as questions about names: allow them with 'ufw allow in on %s'", p.Bridge)}
+}
+
+// input finds rules of iptables that refuse what pods send to this machine. Those of firewalld
+// and ufw have lines of their own.
+func input(m Machine, p Pods) []string {
+	if m.UFW || slices.Contains(m.Tables, "firewalld") {
+		return nil
+	}
+	var all []string
+	for _, of := range []struct {
+		program string
+		chain   iptables.Chain
+		v6      bool
+	}{{"iptables", m.Input, false}, {"ip6tables", m.Input6, true}} {
+		if slices.ContainsFunc(p.Ranges, func(text string) bool {
+			pods, err := netip.ParsePrefix(text)
+			return err == nil && pods.Addr().Is6() == of.v6 && refuses(of.chain, p.Bridge, pods)
+		}) {
+			all = append(all, fmt.Sprintf("rules of %[1]s refuse connections of pods to this machine, such as questions about names: allow them with '%[1]s -I INPUT -i %[2]s -j ACCEPT'", of.program, p.Bridge))
+		}
+	}
+	return all
+}
+
+// refuses reports whether a chain refuses some packets of pods. Of the rules that accept packets, it
+// considers those that accept them from the bridge, from a range, or all.
+func refuses(chain iptables.Chain, bridge string, pods netip.Prefix) bool {
+	rules, at := chain.Rules, chain.Refusal()
+	if at < 0 && chain.Policy != "DROP" {
+		return false
+	}
+	if at >= 0 {
+		rules = rules[:at]
+	}
+	return !slices.ContainsFunc(rules, func(rule string) bool {
+		if rule == "-j ACCEPT" || rule == "-i "+bridge+" -j ACCEPT" {
+			return true
+		}
+		text, accepts := strings.CutSuffix(strings.TrimPrefix(rule, "-s "), " -j ACCEPT")
+		source, err := netip.ParsePrefix(text)
+		return accepts && err == nil && source.Bits() <= pods.Bits() && source.Overlaps(pods)
+	})
 }
 
 // docker finds a Docker whose policy drops forwarded connections. Rules of iptables by

@@ -67,7 +67,7 @@ func TestWhatOtherProgramsHaveInTheKernelIsFoundAndKept(t *testing.T) {
 			}
 		}
 		before := nft("", "list", "ruleset")
-		m, err := Read("")
+		m, err := Read(t.Context(), "", false)
 		if err != nil {
 			t.Error(err)
 		}
@@ -83,6 +83,54 @@ func TestWhatOtherProgramsHaveInTheKernelIsFoundAndKept(t *testing.T) {
 		}
 		if after := nft("", "list", "ruleset"); after != before {
 			t.Errorf("the rules are now\n%s", after)
+		}
+	}()
+	<-done
+}
+
+func TestTheRemedyForRulesOfIPTablesWorksInTheKernel(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	program, err := exec.LookPath("iptables")
+	if err != nil {
+		t.Skip(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Error(err)
+			return
+		}
+		find := func() []string {
+			m, err := Read(t.Context(), program, true)
+			if err != nil {
+				t.Error(err)
+			}
+			m.UFW = false // of this machine
+			return Find(m, Pods{Bridge: "svc0", Ranges: []string{"10.88.0.0/24", "fd00:88::/64"}})
+		}
+		if found := find(); len(found) > 0 {
+			t.Errorf("without rules: %q", found)
+		}
+		shell := func(command string) {
+			if out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput(); err != nil { //nolint:gosec // It is a remedy.
+				t.Errorf("%s: %v: %s", command, err, out)
+			}
+		}
+		shell("iptables -A INPUT -i lo -j ACCEPT && iptables -A INPUT -j REJECT --reject-with icmp-host-prohibited && ip6tables -P INPUT DROP")
+		found := find()
+		if len(found) != 2 {
+			t.Errorf("want one line for each family: %q", found)
+		}
+		for _, line := range found {
+			_, remedy, _ := strings.Cut(line, "'")
+			shell(strings.TrimSuffix(remedy, "'"))
+		}
+		if found := find(); len(found) > 0 {
+			t.Errorf("after the remedies: %q", found)
 		}
 	}()
 	<-done

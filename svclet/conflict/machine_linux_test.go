@@ -11,7 +11,7 @@ func TestReadFindsTheInterfacesOfThisMachine(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	m, err := Read("")
+	m, err := Read(t.Context(), "", false)
 	if err != nil || !slices.Contains(m.Interfaces, "lo") || !slices.ContainsFunc(m.Networks, func(n Network) bool { return n.Interface == "lo" }) {
 		t.Error(m, err)
 	}

@@ -2,7 +2,10 @@
 
 package conflict
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
 // Read is supported on Linux only.
-func Read(string) (Machine, error) { return Machine{}, errors.ErrUnsupported }
+func Read(context.Context, string, bool) (Machine, error) { return Machine{}, errors.ErrUnsupported }

@@ -277,12 +277,12 @@ func TestEachAddressRangeHasItsIPTablesRules(t *testing.T) {
 		lines = append(lines, strings.Join(append([]string{program, "-t", r.table, r.chain}, r.args...), " "))
 	}
 	if want := []string{
-		"iptables -t nat POSTROUTING --source 10.88.0.0/24 ! --out-interface svc0 --jump MASQUERADE",
-		"ip6tables -t nat POSTROUTING --source fd00::/64 ! --out-interface svc0 --jump MASQUERADE",
-		"iptables -t filter FORWARD --in-interface svc0 --jump ACCEPT",
-		"iptables -t filter FORWARD --out-interface svc0 --jump ACCEPT",
-		"ip6tables -t filter FORWARD --in-interface svc0 --jump ACCEPT",
-		"ip6tables -t filter FORWARD --out-interface svc0 --jump ACCEPT",
+		"iptables -t nat POSTROUTING -s 10.88.0.0/24 ! -o svc0 -j MASQUERADE",
+		"ip6tables -t nat POSTROUTING -s fd00::/64 ! -o svc0 -j MASQUERADE",
+		"iptables -t filter FORWARD -i svc0 -j ACCEPT",
+		"iptables -t filter FORWARD -o svc0 -j ACCEPT",
+		"ip6tables -t filter FORWARD -i svc0 -j ACCEPT",
+		"ip6tables -t filter FORWARD -o svc0 -j ACCEPT",
 	}; !slices.Equal(lines, want) {
 		t.Errorf("got\n%s", strings.Join(lines, "\n"))
 	}

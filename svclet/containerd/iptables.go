@@ -1,12 +1,22 @@
 package containerd
 
-import "net/netip"
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"svc.dev/svc/svclet/iptables"
+)
 
 // rule is an iptables rule.
 type rule struct {
 	v6           bool
 	table, chain string
-	args         []string
+	args         []string // as iptables lists them
 }
 
 // masqueradeRules returns the rules by which connections of pods that leave the machine
@@ -15,7 +25,7 @@ func masqueradeRules(bridge string, cidrs []string) []rule {
 	var rules []rule
 	for _, cidr := range cidrs {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil {
-			rules = append(rules, rule{prefix.Addr().Is6(), "nat", "POSTROUTING", []string{"--source", prefix.Masked().String(), "!", "--out-interface", bridge, "--jump", "MASQUERADE"}})
+			rules = append(rules, rule{prefix.Addr().Is6(), "nat", "POSTROUTING", []string{"-s", prefix.Masked().String(), "!", "-o", bridge, "-j", "MASQUERADE"}})
 		}
 	}
 	return rules
@@ -32,9 +42,78 @@ func forwardRules(bridge string, cidrs []string) []rule {
 		}
 		v6 := prefix.Addr().Is6()
 		rules = append(rules,
-			rule{v6, "filter", "FORWARD", []string{"--in-interface", bridge, "--jump", "ACCEPT"}},
-			rule{v6, "filter", "FORWARD", []string{"--out-interface", bridge, "--jump", "ACCEPT"}},
+			rule{v6, "filter", "FORWARD", []string{"-i", bridge, "-j", "ACCEPT"}},
+			rule{v6, "filter", "FORWARD", []string{"-o", bridge, "-j", "ACCEPT"}},
 		)
 	}
 	return rules
+}
+
+// isIPv6 reports whether a range has addresses of IPv6.
+func isIPv6(cidr string) bool {
+	prefix, err := netip.ParsePrefix(cidr)
+	return err == nil && prefix.Addr().Is6()
+}
+
+// addRules adds the iptables rules that do not exist.
+func addRules(ctx context.Context, program string, rules []rule) error {
+	for _, rule := range rules {
+		if err := rule.add(ctx, program); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a rule that does not exist to the end of its chain, or in front of a rule that
+// refuses every packet: such a one ends the chains of Fedora's iptables-services.
+func (r rule) add(ctx context.Context, program string) error {
+	chain, err := iptables.Read(ctx, iptables.Program(program, r.v6), r.table, r.chain)
+	if err != nil {
+		// iptables adds rules to a chain that only nft can list.
+		klog.FromContext(ctx).V(2).Info("Failed to read rules of iptables", "err", err)
+	}
+	effective, refusal := chain.Rules, chain.Refusal()
+	if refusal >= 0 {
+		effective = effective[:refusal]
+	}
+	switch {
+	case slices.Contains(effective, strings.Join(r.args, " ")):
+		return nil
+	case refusal < 0:
+		if r.run(ctx, program, "--check", r.chain) == nil {
+			return nil
+		}
+		return r.run(ctx, program, "--append", r.chain)
+	}
+	if err := r.remove(ctx, program); err != nil {
+		return err
+	}
+	return r.run(ctx, program, "--insert", r.chain, strconv.Itoa(refusal+1))
+}
+
+// removeRules removes the iptables rules that exist.
+func removeRules(ctx context.Context, program string, rules []rule) error {
+	for _, rule := range rules {
+		if err := rule.remove(ctx, program); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes a rule as often as it exists.
+func (r rule) remove(ctx context.Context, program string) error {
+	for r.run(ctx, program, "--check", r.chain) == nil {
+		if err := r.run(ctx, program, "--delete", r.chain); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs iptables or ip6tables for a rule.
+func (r rule) run(ctx context.Context, program string, action ...string) error {
+	_, err := iptables.Run(ctx, iptables.Program(program, r.v6), slices.Concat([]string{"--table", r.table}, action, r.args)...)
+	return err
 }

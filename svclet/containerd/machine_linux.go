@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -115,44 +113,4 @@ func tryOverlay(dir string) (err error) {
 		return err
 	}
 	return unix.Unmount(path("merged"), unix.MNT_DETACH)
-}
-
-// addRules adds the iptables rules that do not exist.
-func addRules(ctx context.Context, iptables string, rules []rule) error {
-	for _, rule := range rules {
-		if rule.run(ctx, iptables, "--check") == nil {
-			continue
-		}
-		if err := rule.run(ctx, iptables, "--append"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// removeRules removes the iptables rules that exist.
-func removeRules(ctx context.Context, iptables string, rules []rule) error {
-	for _, rule := range rules {
-		if rule.run(ctx, iptables, "--check") != nil {
-			continue
-		}
-		if err := rule.run(ctx, iptables, "--delete"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// run runs iptables or ip6tables for a rule.
-func (r rule) run(ctx context.Context, iptables, action string) error {
-	if r.v6 {
-		iptables = filepath.Join(filepath.Dir(iptables), "ip6tables")
-	}
-	// Another process may hold the lock of the tables for a moment.
-	args := append([]string{"--wait", "5", "--table", r.table, action, r.chain}, r.args...)
-	out, err := exec.CommandContext(ctx, iptables, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s", iptables, strings.Join(args, " "), err, firstLine(out))
-	}
-	return nil
 }

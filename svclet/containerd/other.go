@@ -32,10 +32,6 @@ func (Config) gateways([]string) ([]netip.Addr, error) { return nil, errLinux }
 
 func endOfLog(string) string { return "" }
 
-func addRules(context.Context, string, []rule) error { return errLinux }
-
-func removeRules(context.Context, string, []rule) error { return errLinux }
-
 // Reset is supported on Linux only.
 func Reset(context.Context, Config, Leavings) (int, error) { return 0, errLinux }
 

@@ -237,7 +237,7 @@ func (r *Runtime) network(ctx context.Context, config Config) (warnings []string
 		warnings = append(warnings, "iptables or the CNI plugin portmap is missing: pods have no host ports")
 	}
 	iptables := config.Programs.IPTables
-	machine, err := conflict.Read(iptables)
+	machine, err := conflict.Read(ctx, iptables, slices.ContainsFunc(after, isIPv6))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to look for other programs that interfere with the network of pods")
 	}

@@ -1,0 +1,111 @@
+package containerd
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"svc.dev/svc/svclet/iptables"
+)
+
+// withIPTables runs a test with the real iptables in a network namespace of its own. run runs
+// a command line.
+func withIPTables(t *testing.T, test func(program string, run func(line string))) {
+	t.Helper()
+	program, err := exec.LookPath("iptables")
+	if err != nil {
+		t.Skip(err)
+	}
+	inNamespace(t, func() {
+		test(program, func(line string) {
+			args := strings.Fields(line)
+			if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil { //nolint:gosec // The tests name the programs.
+				t.Errorf("%s: %v: %s", line, err, out)
+			}
+		})
+	})
+}
+
+// expectChain checks the rules of a chain of iptables or ip6tables.
+func expectChain(t *testing.T, when, program string, v6 bool, table, chain string, want ...string) {
+	t.Helper()
+	got, err := iptables.Read(t.Context(), iptables.Program(program, v6), table, chain)
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+	if !slices.Equal(got.Rules, want) {
+		t.Errorf("%s: %s has %q, want %q", when, chain, got.Rules, want)
+	}
+}
+
+func TestConnectionsOfPodsAreAdmittedInFrontOfRulesThatRefuseAll(t *testing.T) {
+	withIPTables(t, func(program string, run func(string)) {
+		ranges := []string{"10.88.0.0/24", "fd00:88::/64"}
+		rules := append(forwardRules("svc0", ranges), masqueradeRules("svc0", ranges)...)
+		add := func() {
+			t.Helper()
+			if err := addRules(t.Context(), program, rules); err != nil {
+				t.Error(err)
+			}
+		}
+		const in, out, reject, reject6 = "-i svc0 -j ACCEPT", "-o svc0 -j ACCEPT", "-j REJECT --reject-with icmp-host-prohibited", "-j REJECT --reject-with icmp6-adm-prohibited"
+		forward := func(when string, v6 bool, want ...string) {
+			t.Helper()
+			expectChain(t, when, program, v6, "filter", "FORWARD", want...)
+		}
+		run("iptables -A FORWARD -i eth0 -j DROP")
+		for range 2 {
+			add()
+			forward("at the end", false, "-i eth0 -j DROP", in, out)
+			forward("at the end", true, in, out)
+			expectChain(t, "at the end", program, false, "nat", "POSTROUTING", "-s 10.88.0.0/24 ! -o svc0 -j MASQUERADE")
+			expectChain(t, "at the end", program, true, "nat", "POSTROUTING", "-s fd00:88::/64 ! -o svc0 -j MASQUERADE")
+		}
+		run("iptables -I FORWARD 2 " + reject)
+		run("iptables -A FORWARD -i eth1 -j ACCEPT")
+		run("ip6tables -I FORWARD 2 " + reject6)
+		for range 2 {
+			add()
+			forward("in front", false, "-i eth0 -j DROP", in, out, reject, "-i eth1 -j ACCEPT")
+			forward("in front", true, in, out, reject6)
+		}
+		run("iptables -F FORWARD")
+		run("iptables -A FORWARD -j DROP")
+		add()
+		forward("as the only ones", false, in, out, "-j DROP")
+		run("iptables -A FORWARD " + in)
+		if err := removeRules(t.Context(), program, rules); err != nil {
+			t.Error(err)
+		}
+		forward("after their removal", false, "-j DROP")
+		forward("after their removal", true, reject6)
+	})
+}
+
+func TestRulesAreAddedToAChainThatOnlyNftCanList(t *testing.T) {
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	withIPTables(t, func(program string, run func(string)) {
+		run("iptables -P FORWARD DROP")
+		run("nft add rule ip filter FORWARD ct state vmap { established : accept }")
+		rules := forwardRules("svc0", []string{"10.88.0.0/24"})
+		for range 2 {
+			if err := addRules(t.Context(), program, rules); err != nil {
+				t.Error(err)
+			}
+		}
+		listed, err := exec.CommandContext(t.Context(), "nft", "list", "chain", "ip", "filter", "FORWARD").Output()
+		if err != nil || strings.Count(string(listed), `ifname "svc0"`) != len(rules) {
+			t.Errorf("%v: %s", err, listed)
+		}
+		if err := removeRules(t.Context(), program, rules); err != nil {
+			t.Error(err)
+		}
+		listed, err = exec.CommandContext(t.Context(), "nft", "list", "chain", "ip", "filter", "FORWARD").Output()
+		if err != nil || strings.Contains(string(listed), "svc0") {
+			t.Errorf("after their removal: %v: %s", err, listed)
+		}
+	})
+}
