@@ -201,7 +201,10 @@ func (p *publication) publish(ctx context.Context, target string) error {
 	if request.Secrets, err = p.publishSecret(ctx); err != nil {
 		return err
 	}
-	if request.VolumeContext, err = p.context(ctx); err != nil {
+	request.VolumeContext = map[string]string{}
+	maps.Copy(request.VolumeContext, p.attributes())
+	maps.Copy(request.VolumeContext, p.podInfo(p.object))
+	if err := p.addTokens(ctx, request); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(target), privateDir); err != nil {
@@ -248,29 +251,37 @@ func (p *publication) publishSecret(ctx context.Context) (map[string]string, err
 	return nil, nil
 }
 
-// context returns the volume's attributes, and what the CSIDriver asks for about the
-// pod.
-func (p *publication) context(ctx context.Context) (map[string]string, error) {
-	all := map[string]string{}
-	maps.Copy(all, p.attributes())
-	maps.Copy(all, p.podInfo(p.object))
+// tokensKey is the key of the tokens that a CSIDriver requests.
+const tokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
+
+// addTokens adds the tokens that the CSIDriver requests to its request: to the volume's
+// attributes or, by serviceAccountTokenInSecrets, to the secrets, which drivers do not log
+// (KEP-5538).
+func (p *publication) addTokens(ctx context.Context, request *spec.NodePublishVolumeRequest) error {
 	if len(p.object.Spec.TokenRequests) == 0 {
-		return all, nil
+		return nil
 	}
 	tokens := map[string]authenticationv1.TokenRequestStatus{}
 	for _, wanted := range p.object.Spec.TokenRequests {
 		token, err := p.token(ctx, wanted)
 		if err != nil {
-			return nil, fmt.Errorf("token of service account %s for CSI driver %s: %w", objects.AccountOf(p.Pod), p.record.Driver, err)
+			return fmt.Errorf("token of service account %s for CSI driver %s: %w", objects.AccountOf(p.Pod), p.record.Driver, err)
 		}
 		tokens[wanted.Audience] = token
 	}
 	text, err := json.Marshal(tokens)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all["csi.storage.k8s.io/serviceAccount.tokens"] = string(text)
-	return all, nil
+	if !ptr.Deref(p.object.Spec.ServiceAccountTokenInSecrets, false) {
+		request.VolumeContext[tokensKey] = string(text)
+		return nil
+	}
+	if request.Secrets == nil {
+		request.Secrets = map[string]string{}
+	}
+	request.Secrets[tokensKey] = string(text)
+	return nil
 }
 
 // secret reads a secret of a driver's calls; nil for none.

@@ -65,3 +65,20 @@ func TestAPublishedVolumeNeedsItsDriverOnlyIfItHasSomethingToDo(t *testing.T) {
 	_, err = f.Publish(t.Context(), persistent("u1"))
 	f.Expect(err).To(away, "a driver that requires to be called again")
 }
+
+func TestTokensAreSecretsIfTheDriverRequiresIt(t *testing.T) {
+	f := newFixture(t)
+	f.change(func(s *storagev1.CSIDriverSpec) {
+		s.TokenRequests, s.ServiceAccountTokenInSecrets = []storagev1.TokenRequest{{Audience: "vault"}}, ptr.To(true)
+	})
+	f.publish(persistent("u1"))
+	f.publish(persistent("u2", func(v *Volume) {
+		v.PV.Spec.CSI.NodePublishSecretRef = &corev1.SecretReference{Namespace: "ns", Name: "key"}
+	}))
+	tokens := gomega.HaveKeyWithValue("csi.storage.k8s.io/serviceAccount.tokens", gomega.ContainSubstring(`{"vault":{"token":`))
+	for _, request := range f.driver.Published() {
+		f.Expect(request.GetSecrets()).To(tokens)
+		f.Expect(request.GetVolumeContext()).To(gomega.Equal(map[string]string{"color": "red"}))
+	}
+	f.Expect(f.driver.Published()[1].GetSecrets()).To(gomega.HaveKeyWithValue("k", "v"))
+}
