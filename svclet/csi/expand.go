@@ -2,11 +2,18 @@ package csi
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -32,7 +39,7 @@ func (p *publication) expand(ctx context.Context, path string) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := p.driver.NodeExpandVolume(call, request); err != nil {
-		return fmt.Errorf("MountVolume.NodeExpandVolume failed for volume %q: NodeExpandVolume of CSI driver %s: %w", p.PV.Name, p.record.Driver, err)
+		return p.failExpansion(ctx, fmt.Errorf("MountVolume.NodeExpandVolume failed for volume %q: NodeExpandVolume of CSI driver %s: %w", p.PV.Name, p.record.Driver, err))
 	}
 	resized := p.Claim.DeepCopy()
 	markExpanded(resized, p.PV)
@@ -42,20 +49,73 @@ func (p *publication) expand(ctx context.Context, path string) error {
 	return nil
 }
 
-// isExpanded reports whether a volume that is not read-only is larger than its claim says.
+// failExpansion handles the failure of an expansion as kubelet does (its NodeExpander): a volume
+// that the driver does not expand while it is in use is mounted as it is; an expansion that can
+// never succeed is marked in the claim, so that it is not tried again and its size can be
+// changed.
+func (p *publication) failExpansion(ctx context.Context, failure error) error {
+	switch status.Code(failure) {
+	case codes.FailedPrecondition:
+		p.mu.Lock()
+		p.deferred[p.dir] = p.PV.Spec.Capacity.Storage().Value()
+		p.mu.Unlock()
+		klog.FromContext(ctx).Error(failure, "Failed to expand a volume in use, will retry for the next pod", "volume", p.PV.Name, "pod", klog.KObj(p.Pod))
+		return nil
+	case codes.InvalidArgument, codes.OutOfRange, codes.NotFound:
+		infeasible := p.Claim.DeepCopy()
+		markInfeasible(infeasible, failure, metav1.NewTime(p.o.Clock.Now()))
+		if err := p.o.Client.Status().Patch(ctx, infeasible, client.MergeFrom(p.Claim)); err != nil {
+			return errors.Join(failure, fmt.Errorf("writing that the expansion of claim %s is infeasible: %w", p.Claim.Name, err))
+		}
+	}
+	return failure
+}
+
+// isExpanded reports whether a volume that is not read-only is larger than its claim says, and
+// the expansion has not failed for good, or for the pod.
 func (p *publication) isExpanded() bool {
-	if p.Claim == nil || p.readOnly() {
+	if p.Claim == nil || p.readOnly() || p.Claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimNodeResizeInfeasible {
 		return false
 	}
-	has := p.Claim.Status.Capacity.Storage()
-	return !has.IsZero() && p.PV.Spec.Capacity.Storage().Cmp(*has) > 0
+	size, has := p.PV.Spec.Capacity.Storage(), p.Claim.Status.Capacity.Storage()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !has.IsZero() && size.Cmp(*has) > 0 && p.deferred[p.dir] != size.Value()
+}
+
+// forgetDeferred forgets the expansions that a pod has deferred.
+func (m *Manager) forgetDeferred(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.deferred, func(dir string, _ int64) bool { return uidOf(dir) == uid })
+}
+
+// markInfeasible sets the status of a claim whose volume cannot be expanded on the node.
+func markInfeasible(claim *corev1.PersistentVolumeClaim, failure error, now metav1.Time) {
+	if claim.Status.AllocatedResourceStatuses == nil {
+		claim.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{}
+	}
+	claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage] = corev1.PersistentVolumeClaimNodeResizeInfeasible
+	claim.Status.Conditions = slices.DeleteFunc(claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+		return c.Type == corev1.PersistentVolumeClaimNodeResizeError
+	})
+	claim.Status.Conditions = append(claim.Status.Conditions, corev1.PersistentVolumeClaimCondition{
+		Type: corev1.PersistentVolumeClaimNodeResizeError, Status: corev1.ConditionTrue, LastTransitionTime: now,
+		Message: "failed to expand pvc with " + failure.Error(),
+	})
+}
+
+// resizeConditions are the conditions of a claim whose volume is being expanded.
+var resizeConditions = []corev1.PersistentVolumeClaimConditionType{
+	corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,
+	corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError,
 }
 
 // markExpanded sets the status of a claim whose volume has been expanded on the node.
 func markExpanded(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 	claim.Status.Capacity[corev1.ResourceStorage] = *pv.Spec.Capacity.Storage()
 	claim.Status.Conditions = slices.DeleteFunc(claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
-		return c.Type == corev1.PersistentVolumeClaimResizing || c.Type == corev1.PersistentVolumeClaimFileSystemResizePending
+		return slices.Contains(resizeConditions, c.Type)
 	})
 	delete(claim.Status.AllocatedResourceStatuses, corev1.ResourceStorage)
 }

@@ -28,6 +28,7 @@ func (m *Manager) Unpublish(ctx context.Context, uid types.UID) error {
 	}
 	m.tokens.forget(uid)
 	m.forgetInline(uid)
+	m.forgetDeferred(uid)
 	for _, name := range m.InUse() {
 		m.use(name, uid, false) // also of volumes that were not attached in time
 	}

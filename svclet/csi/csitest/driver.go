@@ -101,7 +101,8 @@ func (d *Driver) Stop() {
 	}
 }
 
-// Fail makes a method fail from now on, or succeed with nil.
+// Fail makes a method fail from now on, or succeed with nil. The code of an error without one is
+// Internal.
 func (d *Driver) Fail(method string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -144,6 +145,9 @@ func (d *Driver) call(method, handle string, record func()) error {
 	d.calls = append(d.calls, method+" "+handle)
 	record()
 	if err := d.failures[method]; err != nil {
+		if _, ok := status.FromError(err); ok {
+			return err
+		}
 		return status.Error(codes.Internal, err.Error())
 	}
 	return nil
