@@ -15,6 +15,7 @@ import (
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/join"
+	"svc.dev/svc/svclet/shutdown"
 )
 
 func newReset(getenv func(string) string) *cobra.Command {
@@ -23,8 +24,8 @@ func newReset(getenv func(string) string) *cobra.Command {
 		Use:   "reset",
 		Short: "Undo svclet join: stop svclet and its pods, and remove what they had",
 		Long: `Undo svclet join: stop svclet, all pods and the containerd of svclet, and remove what they had:
-volumes, mounts, cgroups, networks, logs, images, certificates, and the files of the
-join. A container runtime of yours (--container-runtime-endpoint) keeps running, without
+volumes, mounts, cgroups, networks, logs, images, certificates, the longer delay of
+shutdowns in logind's configuration, and the files of the join. A container runtime of yours (--container-runtime-endpoint) keeps running, without
 pods. A configuration file that you have written or changed stays. It does not ask for
 confirmation. The Node stays in the cluster until "svc kubectl delete node NAME".`,
 		Args: cobra.NoArgs,
@@ -118,10 +119,20 @@ func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int,
 	if errs = append(errs, err); errors.Join(errs...) == nil {
 		errs = append(errs, containerd.RemoveUnmounted(ctx, s.RootDir))
 	}
+	errs = append(errs, removeDelay(ctx))
 	if err := errors.Join(errs...); err != nil {
 		return pods, err // the files are needed to run it again
 	}
 	return pods, files.Remove()
+}
+
+// removeDelay removes the delay of shutdowns of the machine that svclet has given logind.
+func removeDelay(ctx context.Context) error {
+	removed, err := shutdown.RemoveDelay()
+	if err != nil || !removed || !hasSystemd() {
+		return err
+	}
+	return systemctl(ctx, "kill", "--signal=HUP", "systemd-logind.service")
 }
 
 // leavings are what svclet has made with these settings.

@@ -2,8 +2,10 @@ package shutdown
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -27,6 +29,21 @@ const (
 // configuration.
 const delayFile = "99-svclet.conf"
 
+// configDir is the directory of drop-ins of logind.conf.
+const configDir = "/etc/systemd/logind.conf.d"
+
+// RemoveDelay removes the delay that the agent has given logind, and reports whether there was
+// one. logind has it until it reads its configuration again, when it gets SIGHUP.
+func RemoveDelay() (removed bool, err error) { return removeDelay(configDir) }
+
+func removeDelay(dir string) (removed bool, err error) {
+	err = os.Remove(filepath.Join(dir, delayFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // LogindOptions are the options of [ConnectLogind]. Zero values mean those of the
 // machine.
 type LogindOptions struct {
@@ -48,7 +65,7 @@ func ConnectLogind(ctx context.Context, o LogindOptions) (Machine, error) {
 		o.Bus = dbus.ConnectSystemBus
 	}
 	if o.ConfigDir == "" {
-		o.ConfigDir = "/etc/systemd/logind.conf.d"
+		o.ConfigDir = configDir
 	}
 	bus, err := o.Bus(dbus.WithContext(ctx))
 	if err != nil {
@@ -87,11 +104,7 @@ func (l *logind) Prepares(ctx context.Context) (bool, error) {
 
 // SetDelay implements Machine.
 func (l *logind) SetDelay(ctx context.Context, delay time.Duration) error {
-	if err := os.MkdirAll(l.dir, 0o755); err != nil {
-		return err
-	}
-	content := fmt.Sprintf("# Written by svclet, for the graceful shutdown of the node.\n[Login]\nInhibitDelayMaxSec=%.0f\n", delay.Seconds())
-	if err := os.WriteFile(filepath.Join(l.dir, delayFile), []byte(content), 0o644); err != nil {
+	if err := writeDelay(l.dir, delay); err != nil {
 		return err
 	}
 	// SIGHUP makes logind read its configuration.
@@ -101,6 +114,14 @@ func (l *logind) SetDelay(ctx context.Context, delay time.Duration) error {
 		return fmt.Errorf("making logind read its configuration: %w", err)
 	}
 	return nil
+}
+
+func writeDelay(dir string, delay time.Duration) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	content := fmt.Sprintf("# Written by svclet, for the graceful shutdown of the node.\n[Login]\nInhibitDelayMaxSec=%.0f\n", delay.Seconds())
+	return os.WriteFile(filepath.Join(dir, delayFile), []byte(content), 0o644)
 }
 
 // Inhibit implements Machine.

@@ -110,3 +110,19 @@ func TestLogindDelaysShutdownsOverARealBus(t *testing.T) {
 	g.Expect(inhibited.Close()).To(gomega.Succeed())
 	g.Eventually(released).Should(gomega.Receive(gomega.Equal(io.EOF)))
 }
+
+func TestTheDelayOfShutdownsIsRemovedFromTheConfigurationOfLogind(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "absent")
+	if removed, err := removeDelay(dir); removed || err != nil {
+		t.Errorf("without the file: %t, %v", removed, err)
+	}
+	if err := writeDelay(dir, 42*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := removeDelay(dir); !removed || err != nil {
+		t.Errorf("%t, %v", removed, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
