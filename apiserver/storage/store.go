@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
@@ -99,7 +100,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 		},
 	}
 	if b.config.SharedWatches {
-		cached.watches = watchmux.New(versioner)
+		cached.watches = watchmux.New(versioner, func() bool { return feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress) })
 	}
 	remove := b.addStore(cached, config.GroupResource)
 	var once sync.Once

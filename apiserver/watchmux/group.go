@@ -30,9 +30,11 @@ type shared struct {
 	open   func(version uint64) (watch.Interface, error)
 	cancel context.CancelFunc
 	watch  watch.Interface
-	// version is that of its last event. recent has every event after the version
-	// since.
+	// version is that of its last event, and ofVersion the number of events that had
+	// it: the changes of one transaction of etcd have the same. recent has every event
+	// after the version since.
 	version, since uint64
+	ofVersion      int
 	recent         []event
 	subscriptions  list.List // of *subscription, in the order in which they joined
 	closed         bool
@@ -113,6 +115,7 @@ func (g *group) run(s *shared) {
 // forward broadcasts the events of the watch until it ends. It reports whether
 // there was an event, and no error.
 func (g *group) forward(s *shared) (progress bool) {
+	again, known := s.version, s.ofVersion // of a watch that was opened again
 	for e := range s.watch.ResultChan() {
 		if e.Type == watch.Error {
 			return false
@@ -121,6 +124,10 @@ func (g *group) forward(s *shared) (progress bool) {
 		if err != nil {
 			return false
 		}
+		if version == again && known > 0 && e.Type != watch.Bookmark {
+			known--
+			continue
+		}
 		g.broadcast(s, event{e, version})
 		progress = true
 	}
@@ -128,6 +135,8 @@ func (g *group) forward(s *shared) (progress bool) {
 }
 
 // reopen replaces the watch by a new one from its version on, and reports whether it could.
+// It may have ended between two events of one version: then that version comes again, and
+// forward skips the events that it has broadcast.
 func (g *group) reopen(s *shared) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,7 +144,11 @@ func (g *group) reopen(s *shared) bool {
 		return false
 	}
 	s.watch.Stop()
-	w, err := s.open(s.version)
+	from := s.version
+	if s.ofVersion > 0 {
+		from--
+	}
+	w, err := s.open(from)
 	if err != nil {
 		return false
 	}
@@ -147,6 +160,14 @@ func (g *group) reopen(s *shared) bool {
 func (g *group) broadcast(s *shared, e event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	switch {
+	case e.Type == watch.Bookmark:
+		s.ofVersion = 0 // there are no more
+	case e.version == s.version && s.ofVersion > 0:
+		s.ofVersion++
+	default:
+		s.ofVersion = 1
+	}
 	s.version = e.version
 	if e.Type != watch.Bookmark {
 		if len(s.recent) == maxRecent {

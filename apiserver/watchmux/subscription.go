@@ -40,12 +40,13 @@ func (g *group) subscribe(ctx context.Context, source Source, key string, opts s
 		result: make(chan watch.Event, resultBuffer), done: make(chan struct{}), leave: leave,
 	}
 	ownOpts, state := ownOptions(opts)
+	var begin uint64
 	if !state {
-		version, err := g.versioner.ParseResourceVersion(opts.ResourceVersion)
-		if err != nil {
+		var err error
+		if begin, err = g.versioner.ParseResourceVersion(opts.ResourceVersion); err != nil {
 			return nil, err
 		}
-		if g.join(s, version) {
+		if g.join(s, begin) {
 			flowcontrol.WatchInitialized(ctx)
 			go s.catchUp()
 			context.AfterFunc(ctx, s.Stop)
@@ -57,7 +58,8 @@ func (g *group) subscribe(ctx context.Context, source Source, key string, opts s
 		return nil, err
 	}
 	go func() {
-		if !s.forwardOwn(own, state, opts.SendInitialEvents != nil, func(version uint64) bool { return g.joinOrOpen(s, version, source, opts) }) {
+		join := func(version uint64) bool { return g.joinOrOpen(s, version, source, opts) }
+		if !s.forwardOwn(own, begin, opts.SendInitialEvents != nil, join) {
 			s.Stop()
 			close(s.result)
 			return
@@ -70,11 +72,16 @@ func (g *group) subscribe(ctx context.Context, source Source, key string, opts s
 }
 
 // forwardOwn sends the events of the subscription's own watch until the
-// subscription joins the shared one, and reports whether it did. If state is set,
-// the watch begins with the initial events, in any order. A bookmark follows them,
-// which is sent only if wanted is set.
-func (s *subscription) forwardOwn(own watch.Interface, state, wanted bool, join func(version uint64) bool) bool {
+// subscription joins the shared one, and reports whether it did. The watch begins
+// after the version begin. If that is 0, it begins with the initial events, in any
+// order; a bookmark follows them, which is sent only if wanted is set.
+//
+// The changes of one transaction of etcd have the same version: a lease that expires
+// deletes all its events at once. So the subscription joins at a bookmark, or before
+// the first event of a further version, and not between two of one version.
+func (s *subscription) forwardOwn(own watch.Interface, begin uint64, wanted bool, join func(version uint64) bool) bool {
 	defer own.Stop()
+	sent, state := begin, begin == 0 // all events up to sent have been sent
 	for {
 		select {
 		case e, ok := <-own.ResultChan():
@@ -83,6 +90,9 @@ func (s *subscription) forwardOwn(own watch.Interface, state, wanted bool, join 
 			}
 			// An error event has no version, and is the last one.
 			version, err := s.group.versioner.ObjectResourceVersion(e.Object)
+			if err == nil && !state && version > sent && join(sent) {
+				return true
+			}
 			if e.Type != watch.Bookmark || s.bookmarks && (wanted || !state) {
 				if !s.send(e) {
 					return false
@@ -90,9 +100,12 @@ func (s *subscription) forwardOwn(own watch.Interface, state, wanted bool, join 
 			}
 			if e.Type == watch.Bookmark {
 				state = false
+				if err == nil && join(version) {
+					return true
+				}
 			}
-			if !state && err == nil && join(version) {
-				return true
+			if err == nil && !state {
+				sent = version
 			}
 		case <-s.done:
 			return false

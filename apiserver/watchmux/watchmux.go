@@ -38,14 +38,18 @@ type Source interface {
 // Watches are the watches of one type, in groups of equal ones.
 type Watches struct {
 	versioner storage.Versioner
+	streams   func() bool
 
 	mu     sync.Mutex
 	groups map[identity]*group
 }
 
-// New returns Watches without a watch.
-func New(versioner storage.Versioner) *Watches {
-	return &Watches{versioner: versioner, groups: map[identity]*group{}}
+// New returns Watches without a watch. streams reports whether the source can begin a
+// watch with the initial events and a bookmark: the watch cache cannot with an etcd that
+// does not report the progress of watches when it is asked to (before 3.4.31, and 3.5.0
+// to 3.5.12).
+func New(versioner storage.Versioner, streams func() bool) *Watches {
+	return &Watches{versioner: versioner, streams: streams, groups: map[identity]*group{}}
 }
 
 // identity is what equal watches have in common, so that they receive the same
@@ -59,7 +63,7 @@ type identity struct {
 // Watch opens a watch of source as storage.Interface describes it. The caller must
 // stop it or cancel its context.
 func (w *Watches) Watch(ctx context.Context, source Source, key string, opts storage.ListOptions) (watch.Interface, error) {
-	if !sharable(ctx, opts) {
+	if !sharable(ctx, opts) || beginsWithState(opts) && !w.streams() {
 		return source.Watch(ctx, key, opts)
 	}
 	g, members := w.enter(identify(ctx, key, opts))
@@ -129,13 +133,19 @@ func (w *Watches) leave(g *group) {
 	}
 }
 
+// beginsWithState reports whether a watch begins with the present objects, without a
+// bookmark after them.
+func beginsWithState(opts storage.ListOptions) bool {
+	return opts.SendInitialEvents == nil && (opts.ResourceVersion == "" || opts.ResourceVersion == "0")
+}
+
 // ownOptions returns the options of a subscription's own watch. They ask for a
 // bookmark after the initial events, even if the client does not. initial reports
 // whether the watch begins with initial events.
 func ownOptions(opts storage.ListOptions) (own storage.ListOptions, initial bool) {
 	own = opts
 	own.Predicate.AllowWatchBookmarks = true
-	if opts.SendInitialEvents == nil && (opts.ResourceVersion == "" || opts.ResourceVersion == "0") {
+	if beginsWithState(opts) {
 		own.ResourceVersion, own.ResourceVersionMatch = "0", metav1.ResourceVersionMatchNotOlderThan
 		own.SendInitialEvents = new(true)
 	}

@@ -107,7 +107,7 @@ type fullGroup struct {
 func withFullGroup(t *testing.T, test func(t *testing.T, c *fullGroup)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		c := &fullGroup{cache: &cache{}, watches: New(storage.APIObjectVersioner{}), ctx: ctx}
+		c := &fullGroup{cache: &cache{}, watches: New(storage.APIObjectVersioner{}, func() bool { return true }), ctx: ctx}
 		for range maxUnshared {
 			c.first = append(c.first, c.open(t, from("5")))
 		}
@@ -150,6 +150,21 @@ func TestTheFirstEqualWatchesAreWatchesOfTheCache(t *testing.T) {
 	})
 }
 
+func TestAWatchThatTheCacheCannotBeginWithABookmarkIsOneOfTheCache(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
+		c.watches.streams = func() bool { return false }
+		for _, version := range []string{"", "0"} {
+			w := c.open(t, from(version))
+			if w != watch.Interface(c.last()) || c.last().opts.SendInitialEvents != nil {
+				t.Errorf("from %q: a %T", version, w)
+			}
+		}
+		if w, ok := c.open(t, from("5")).(*subscription); !ok {
+			t.Errorf("from a version: a %T", w)
+		}
+	})
+}
+
 func TestASubscriptionJoinsWhenItsOwnWatchHasReachedTheSharedOne(t *testing.T) {
 	withFullGroup(t, func(t *testing.T, c *fullGroup) {
 		a := c.open(t, from("0"))
@@ -176,12 +191,40 @@ func TestASubscriptionJoinsWhenItsOwnWatchHasReachedTheSharedOne(t *testing.T) {
 
 		d := c.open(t, from("6"))
 		own = c.last()
-		own.emit("M7")
+		own.emit("M7", "M8")
 		if !own.stopped {
 			t.Error("it does not join when its own watch has reached the recent events")
 		}
 		shared.emit("M11")
 		expect(t, "from before the shared watch", received(d), "M7 M8 D9 A10 M11")
+	})
+}
+
+func TestAllEventsOfATransactionAreSent(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
+		_, shared := c.sharing(t, 1) // from version 7
+		a := c.open(t, from("6"))
+		own := c.last()
+		own.emit("D7", "D7", "D7") // there may be more of this version
+		if own.stopped {
+			t.Fatal("it joins between two events of one version")
+		}
+		own.emit("D7", "M8")
+		if !own.stopped {
+			t.Error("it does not join at the first event of a further version")
+		}
+		shared.emit("M8", "D9", "D9", "D9")
+
+		// The cache ends the shared watch between two events of one version.
+		shared.end()
+		synctest.Wait()
+		again := c.last()
+		expect(t, "it is opened again from", again.opts.ResourceVersion, "8")
+		again.emit("D9", "D9", "D9", "D9", "M10", "B12")
+		expect(t, "received", received(a), "D7 D7 D7 D7 M8 D9 D9 D9 D9 M10")
+		again.end()
+		synctest.Wait()
+		expect(t, "after a bookmark it is opened from", c.last().opts.ResourceVersion, "12")
 	})
 }
 
@@ -206,7 +249,7 @@ func TestASubscriptionKeepsItsOwnWatchIfTheSharedOneCannotBeOpened(t *testing.T)
 		expect(t, "received", received(a), "A1 M8")
 		c.err = nil
 		own.emit("M9")
-		c.last().emit("M10")
+		c.last().emit("M9", "M10")
 		expect(t, "received later", received(a), "M9 M10")
 	})
 }
@@ -424,7 +467,7 @@ func TestWatchesThatAreNotEqualDoNotShare(t *testing.T) {
 		"that begin anywhere":   {hour, "/configmaps/", other(func(o *storage.ListOptions) { o.SendInitialEvents = new(false) })},
 	} {
 		t.Run(rule, func(t *testing.T) {
-			c, w := &cache{}, New(storage.APIObjectVersioner{})
+			c, w := &cache{}, New(storage.APIObjectVersioner{}, func() bool { return true })
 			for range maxUnshared {
 				if _, err := w.Watch(hour, c, "/configmaps/", from("5")); err != nil {
 					t.Fatal(err)
