@@ -56,7 +56,7 @@ type Config struct {
 	// library's least number of events once their objects have so many bytes in etcd.
 	// Zero is no bound besides the library's number of events.
 	HistoryBytes int
-	// Clock is that of compaction and of the watch caches; the default is the
+	// Clock is that of compaction, of the watch caches and of Check; the default is the
 	// machine's. Deadlines of requests are always by the machine's clock.
 	Clock clock.WithTicker
 }
@@ -73,6 +73,7 @@ type Backend struct {
 	main      *cluster
 	overrides overrides
 	streams   streams
+	health    health
 
 	storesMu sync.Mutex
 	stores   map[*lazyCache]schema.GroupResource
@@ -103,6 +104,7 @@ func Open(config Config) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{config: config, main: main, stores: map[*lazyCache]schema.GroupResource{}}
+	b.health.clock, b.health.check = config.Clock, b.check
 	if b.overrides, err = connectOverrides(config); err != nil {
 		return nil, errors.Join(fmt.Errorf("--etcd-servers-overrides: %w", err), b.Close())
 	}
@@ -191,8 +193,11 @@ func (b *Backend) keys(resource schema.GroupResource) string {
 	return "/" + strings.Trim(b.config.Prefix, "/") + keyPrefix(resource) + "/"
 }
 
-// Check reports whether etcd answers and accepts writes, in all clusters.
-func (b *Backend) Check(ctx context.Context) error {
+// Check reports whether etcd answers and accepts writes, in all clusters, within two seconds.
+// The answer may be up to a second old if it is yes.
+func (b *Backend) Check(ctx context.Context) error { return b.health.ask(ctx) }
+
+func (b *Backend) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var errs []error

@@ -305,7 +305,7 @@ func TestCheckReportsTheFaultAndPassesAfterItsEnd(t *testing.T) {
 	b := open(t, member)
 	awaitHealthy(t, b)
 	member.Stop()
-	if err := b.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "etcd at ["+member.Endpoints()[0]+"] does not answer") {
+	if err := b.check(t.Context()); err == nil || !strings.Contains(err.Error(), "etcd at ["+member.Endpoints()[0]+"] does not answer") {
 		t.Errorf("etcd is away: %v", err)
 	}
 	startEtcd(t, etcd.Config{Dir: dir})
@@ -336,7 +336,7 @@ func TestCheckReportsThatTheQuotaIsReached(t *testing.T) {
 	if err == nil {
 		t.Fatal("the quota was not reached")
 	}
-	err = b.Check(t.Context())
+	err = b.check(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "NOSPACE") || !strings.Contains(err.Error(), "disarm the alarm") {
 		t.Errorf("Check returned %v", err)
 	}

@@ -51,7 +51,7 @@ func TestAnOverriddenResourceIsStoredInItsOwnEtcd(t *testing.T) {
 		t.Errorf("%d sizes of databases, want one for each cluster", len(sizes))
 	}
 	other.Stop()
-	if err := b.Check(ctx); err == nil || !strings.Contains(err.Error(), other.Endpoints()[0]) {
+	if err := b.check(ctx); err == nil || !strings.Contains(err.Error(), other.Endpoints()[0]) {
 		t.Errorf("the check of an etcd that has stopped: %v", err)
 	}
 }
