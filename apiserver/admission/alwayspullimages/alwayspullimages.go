@@ -1,6 +1,6 @@
 // Package alwayspullimages owns the admission plugin AlwaysPullImages of Kubernetes:
-// every container pulls its image when it starts, with the credentials of its pod. So
-// a pod cannot use a private image only because it is on the node already.
+// every container and every image volume (KEP-4639) pulls its image when it starts, with
+// the credentials of its pod. So a pod cannot use a private image only because it is on the node already.
 package alwayspullimages
 
 import (
@@ -39,6 +39,11 @@ func (p *plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 		for _, c := range podspec.All(&pod.Spec) {
 			c.ImagePullPolicy = corev1.PullAlways
 		}
+		for _, v := range pod.Spec.Volumes {
+			if v.Image != nil {
+				v.Image.PullPolicy = corev1.PullAlways
+			}
+		}
 	}
 	return nil
 }
@@ -50,16 +55,25 @@ func (p *plugin) Validate(_ context.Context, a admission.Attributes, _ admission
 		return nil
 	}
 	var errs []error
+	expectAlways := func(path *field.Path, policy corev1.PullPolicy) {
+		if policy != corev1.PullAlways {
+			errs = append(errs, admission.NewForbidden(a, field.NotSupported(path, policy, []corev1.PullPolicy{corev1.PullAlways})))
+		}
+	}
+	spec := field.NewPath("spec")
 	for at, c := range podspec.All(&pod.Spec) {
-		if c.ImagePullPolicy != corev1.PullAlways {
-			path := at.Path(field.NewPath("spec")).Child("imagePullPolicy")
-			errs = append(errs, admission.NewForbidden(a, field.NotSupported(path, c.ImagePullPolicy, []corev1.PullPolicy{corev1.PullAlways})))
+		expectAlways(at.Path(spec).Child("imagePullPolicy"), c.ImagePullPolicy)
+	}
+	for i, v := range pod.Spec.Volumes {
+		if v.Image != nil {
+			expectAlways(spec.Child("volumes").Index(i).Child("image", "pullPolicy"), v.Image.PullPolicy)
 		}
 	}
 	return utilerrors.NewAggregate(errs)
 }
 
-// withNewImages returns the pod of a request that adds images, or nil.
+// withNewImages returns the pod of a request that adds images of containers, or nil. The
+// volumes of a pod do not change.
 func withNewImages(a admission.Attributes) *corev1.Pod {
 	// The Go type is the same for every group domain of the kind.
 	pod, ok := a.GetObject().(*corev1.Pod)

@@ -1,6 +1,7 @@
 package alwayspullimages
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ func TestNewImagesAreAlwaysPulled(t *testing.T) {
 		return admissiontest.Pod(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = name, policy
 			p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "same", ImagePullPolicy: policy}}
+			p.Spec.Volumes = []corev1.Volume{imageVolume(policy), {Name: "dir"}}
 		})
 	}
 	for _, test := range []struct {
@@ -37,8 +39,10 @@ func TestNewImagesAreAlwaysPulled(t *testing.T) {
 			if err := (admissiontest.Server{}).Start(t, Register).Send(t, r); err != nil {
 				t.Fatal(err)
 			}
-			if got := test.new.Spec; got.Containers[0].ImagePullPolicy != test.want || got.InitContainers[0].ImagePullPolicy != test.want {
-				t.Errorf("policies %s and %s", got.Containers[0].ImagePullPolicy, got.InitContainers[0].ImagePullPolicy)
+			spec := test.new.Spec
+			got := []corev1.PullPolicy{spec.Containers[0].ImagePullPolicy, spec.InitContainers[0].ImagePullPolicy, spec.Volumes[0].Image.PullPolicy}
+			if want := []corev1.PullPolicy{test.want, test.want, test.want}; !slices.Equal(got, want) {
+				t.Errorf("policies %s, want %s", got, want)
 			}
 		})
 	}
@@ -47,9 +51,20 @@ func TestNewImagesAreAlwaysPulled(t *testing.T) {
 // TestAPolicyThatAWebhookSetsIsRefused validates without the plugin's own change.
 func TestAPolicyThatAWebhookSetsIsRefused(t *testing.T) {
 	p := &plugin{}
-	pod := admissiontest.Pod(func(p *corev1.Pod) { p.Spec.Containers[0].ImagePullPolicy = corev1.PullNever })
-	err := p.Validate(t.Context(), (admissiontest.Request{Object: pod}).Attributes(t), nil)
-	if err == nil || err.Error() != `pods "pod" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: "Never": supported values: "Always"` {
-		t.Errorf("got %v", err)
+	for path, change := range map[string]func(*corev1.Pod){
+		"containers[0].imagePullPolicy": func(p *corev1.Pod) { p.Spec.Containers[0].ImagePullPolicy = corev1.PullNever },
+		"volumes[0].image.pullPolicy": func(p *corev1.Pod) {
+			p.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
+			p.Spec.Volumes = []corev1.Volume{imageVolume(corev1.PullNever)}
+		},
+	} {
+		err := p.Validate(t.Context(), (admissiontest.Request{Object: admissiontest.Pod(change)}).Attributes(t), nil)
+		if err == nil || err.Error() != `pods "pod" is forbidden: spec.`+path+`: Unsupported value: "Never": supported values: "Always"` {
+			t.Errorf("%s: got %v", path, err)
+		}
 	}
+}
+
+func imageVolume(policy corev1.PullPolicy) corev1.Volume {
+	return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "private", PullPolicy: policy}}}
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/component-helpers/auth/rbac/validation"
+	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apiserver/authorization"
 )
@@ -86,9 +87,8 @@ func (g *guard) role(ctx context.Context, a admission.Attributes, name string, r
 	if OnlyGarbageCollection(a.GetObject(), a.GetOldObject()) {
 		return nil
 	}
-	allowed, err := g.allowed(ctx, a, "escalate", a.GetResource().Resource, name)
-	if allowed || err != nil {
-		return err
+	if g.allowed(ctx, a, "escalate", a.GetResource().Resource, name) {
+		return nil
 	}
 	if err := g.holds(ctx, a.GetUserInfo(), a.GetNamespace(), rules); err != nil {
 		return err
@@ -105,9 +105,8 @@ func (g *guard) binding(ctx context.Context, a admission.Attributes, ref rbacv1.
 		return nil
 	}
 	resource := map[string]string{"Role": "roles", "ClusterRole": "clusterroles"}[ref.Kind]
-	allowed, err := g.allowed(ctx, a, "bind", resource, ref.Name)
-	if allowed || err != nil {
-		return err
+	if g.allowed(ctx, a, "bind", resource, ref.Name) {
+		return nil
 	}
 	rules, err := g.roles.Rules(ctx, ref, a.GetNamespace())
 	if err != nil {
@@ -117,13 +116,17 @@ func (g *guard) binding(ctx context.Context, a admission.Attributes, ref rbacv1.
 }
 
 // allowed reports whether the user may use the verb on a role, in the namespace of
-// the object of the request.
-func (g *guard) allowed(ctx context.Context, a admission.Attributes, verb, resource, name string) (bool, error) {
+// the object of the request. An authorizer that fails does not: what matters then are
+// the rules that the user holds, and the error is only for the log, not for the user.
+func (g *guard) allowed(ctx context.Context, a admission.Attributes, verb, resource, name string) bool {
 	decision, _, err := g.may.Authorize(ctx, authorizer.AttributesRecord{
 		User: a.GetUserInfo(), Verb: verb, Namespace: a.GetNamespace(), Name: name,
 		APIGroup: a.GetResource().Group, APIVersion: "*", Resource: resource, ResourceRequest: true,
 	})
-	return decision == authorizer.DecisionAllow, err
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to authorize", "user", a.GetUserInfo().GetName(), "verb", verb, "resource", resource, "name", name, "namespace", a.GetNamespace())
+	}
+	return decision == authorizer.DecisionAllow
 }
 
 // holds returns an error that lists those of the rules that a user does not hold.

@@ -2,6 +2,8 @@ package escalation
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -24,6 +26,36 @@ func (noRights) Held(context.Context, user.Info, string) ([]rbacv1.PolicyRule, e
 
 func (noRights) Rules(context.Context, rbacv1.RoleRef, string) ([]rbacv1.PolicyRule, error) {
 	return authorization.Everything(), nil
+}
+
+// everyRight is Roles where every user holds all rules.
+type everyRight struct{ noRights }
+
+func (everyRight) Held(context.Context, user.Info, string) ([]rbacv1.PolicyRule, error) {
+	return authorization.Everything(), nil
+}
+
+func TestTheRulesThatAUserHoldsDecideIfAnAuthorizerFails(t *testing.T) {
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: authorization.Everything()}
+	for decision, permits := range map[authorizer.Decision]bool{authorizer.DecisionNoOpinion: false, authorizer.DecisionAllow: true} {
+		failing := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+			return decision, "", errors.New("dial tcp 10.0.0.1:443: connection refused")
+		})
+		for resource, obj := range map[string]runtime.Object{"rolebindings": binding, "roles": role} {
+			a := admission.NewAttributesRecord(obj, nil, rbacv1.SchemeGroupVersion.WithKind("x"), "ns", "x", rbacv1.SchemeGroupVersion.WithResource(resource), "",
+				admission.Create, nil, false, &user.DefaultInfo{Name: "jane"})
+			validate := func(roles Roles) error {
+				return Guard(admission.NewChainHandler(), failing, roles).(admission.ValidationInterface).Validate(t.Context(), a, nil)
+			}
+			if err := validate(everyRight{}); err != nil {
+				t.Errorf("%s of a user who holds the rules: %v", resource, err)
+			}
+			if err := validate(noRights{}); (err == nil) != permits || err != nil && strings.Contains(err.Error(), "10.0.0.1") {
+				t.Errorf("%s of a user who does not hold the rules: %v", resource, err)
+			}
+		}
+	}
 }
 
 func TestAUserWithoutRulesMayWriteOnlyRolesAndBindingsOfWhichTheVerbsAllowIt(t *testing.T) {

@@ -173,6 +173,9 @@ func TestAMirrorPodIsOwnedByItsNodeAndRefersToNothing(t *testing.T) {
 		{"a trust bundle", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}}}}}}
 		}, `node "a" can not create pods that reference clustertrustbundles`},
+		{"a resource claim", func(p *corev1.Pod) {
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To("gpu")}}
+		}, `node "a" can not create pods that reference resourceclaims`},
 		{"a certificate", func(p *corev1.Pod) { withCertificate(p, "example.com/signer") }, `node "a" can not create pods that reference podcertificates`},
 		{"nothing", nil, ""},
 	} {

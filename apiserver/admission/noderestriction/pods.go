@@ -34,6 +34,9 @@ func (p *plugin) mirror(ctx context.Context, node string, pod *corev1.Pod) error
 		}
 		return fmt.Errorf("node %q can not create pods that reference %s", node, what)
 	}
+	if len(pod.Spec.ResourceClaims) > 0 { // CVE-2025-4563
+		return fmt.Errorf("node %q can not create pods that reference resourceclaims", node)
+	}
 	for _, v := range pod.Spec.Volumes {
 		if v.Projected == nil {
 			continue
