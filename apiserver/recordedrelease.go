@@ -57,7 +57,8 @@ func newRecordedRelease(o *options.Options, s *stores, clock clock.Clock) *recor
 			Stored: func(ctx context.Context, name string) (bool, error) {
 				return s.backend.Stored(ctx, schema.ParseGroupResource(name))
 			},
-			Losses: s.losses,
+			Losses:  s.losses,
+			FlagsAt: s.served.FlagsAt,
 		},
 	}
 }
@@ -98,12 +99,14 @@ func (r *recordedRelease) allows(stopped <-chan struct{}) bool {
 	}
 }
 
-// losses returns what the release would lose of the stored objects.
-func (s *stores) losses(ctx context.Context) ([]string, error) {
+// losses returns what the release would lose of the stored objects that releases up to last
+// have written. An object of a kind that none of those after it has was written before, and
+// stays in etcd, as in Kubernetes.
+func (s *stores) losses(ctx context.Context, last release.Release) ([]record.Loss, error) {
 	finder := losses.New(s.served, s.scheme)
-	var all []string
+	var all []record.Loss
 	for _, k := range s.kinds {
-		if !k.Stored() {
+		if !k.Stored() || !s.served.HasLater(k, last) {
 			continue
 		}
 		objects, err := s.env.Objects(k.Resource()).List(ctx, "", labels.Everything())
@@ -116,7 +119,7 @@ func (s *stores) losses(ctx context.Context) ([]string, error) {
 				return nil, err
 			}
 			if len(lost) > 0 {
-				all = append(all, nameOf(k, obj)+" ("+strings.Join(lost, ", ")+")")
+				all = append(all, record.Loss{Text: nameOf(k, obj) + " (" + strings.Join(lost, ", ") + ")", Kind: k})
 			}
 		}
 	}
@@ -126,7 +129,7 @@ func (s *stores) losses(ctx context.Context) ([]string, error) {
 	}
 	for i := range definitions {
 		if lost := finder.OfDefinition(&definitions[i]); len(lost) > 0 {
-			all = append(all, "customresourcedefinitions."+apiextensionsv1.GroupName+" "+definitions[i].Name+" ("+strings.Join(lost, ", ")+")")
+			all = append(all, record.Loss{Text: "customresourcedefinitions." + apiextensionsv1.GroupName + " " + definitions[i].Name + " (" + strings.Join(lost, ", ") + ")"})
 		}
 	}
 	return all, nil

@@ -2,6 +2,7 @@ package release
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -176,6 +177,37 @@ func (s Served) Serves(gvk schema.GroupVersionKind, name string) bool {
 func (s Served) has(gvk schema.GroupVersionKind) bool {
 	kind := s.table.Kind(gvk)
 	return kind == nil || kind.ServedAt(s.release.inTable())
+}
+
+// HasLater reports whether a release after this one, up to last, has a version of a kind. Only
+// then can these releases have written objects of the kind.
+func (s Served) HasLater(k *resource.Kind, last Release) bool {
+	return slices.ContainsFunc(k.GVKs(), func(gvk schema.GroupVersionKind) bool {
+		kind := s.table.Kind(gvk)
+		return kind == nil || kind.Served.First <= last.inTable() && kind.Served.Last > s.release.inTable()
+	})
+}
+
+// FlagsAt returns the flags by which a server of release r serves a kind, none if it does by
+// default; ok is false if the release does not have the kind.
+func (s Served) FlagsAt(r Release, k *resource.Kind) (flags []string, ok bool) {
+	for _, gvk := range k.GVKs() {
+		kind := s.table.Kind(gvk)
+		if kind != nil && !kind.ServedAt(r.inTable()) {
+			continue
+		}
+		var needed []string
+		if kind != nil && kind.Off {
+			needed = append(needed, fmt.Sprintf("--runtime-config=%s=true", gvk.GroupVersion()))
+		}
+		if gate, gated := kindGates[gvk.Kind]; gated && !featuregates.On(r.inTable(), gate) {
+			needed = append(needed, fmt.Sprintf("--feature-gates=%s=true", gate))
+		}
+		if !ok || len(needed) < len(flags) {
+			flags, ok = needed, true
+		}
+	}
+	return flags, ok
 }
 
 // Takes reports whether the release takes a version of the body of an action: as Kubernetes

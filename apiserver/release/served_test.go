@@ -10,13 +10,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1beta1 "k8s.io/api/batch/v1beta1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	flowcontrolv1beta2 "k8s.io/api/flowcontrol/v1beta2"
 	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
 	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	storagev1alpha1 "k8s.io/api/storage/v1alpha1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -437,5 +441,44 @@ func TestKindsThatNeedAFeatureGate(t *testing.T) {
 	served, err = NewServed(Newest, nil, nil)
 	if err != nil || !served.Serves(bundles, "clustertrustbundles") {
 		t.Errorf("it is not served by default at %v: %v", Newest, err)
+	}
+}
+
+func TestWhichReleasesHaveAKind(t *testing.T) {
+	kind := func(example runtime.Object, older ...runtime.Object) *resource.Kind {
+		k := &resource.Kind{Hub: gvkOf(t, example)}
+		for _, o := range older {
+			k.Versions = append(k.Versions, resource.Version{GVK: gvkOf(t, o)})
+		}
+		return k
+	}
+	policies := &resource.Kind{Hub: schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodSecurityPolicy"}}
+	classes := kind(&storagev1.VolumeAttributesClass{}, &storagev1beta1.VolumeAttributesClass{}, &storagev1alpha1.VolumeAttributesClass{})
+	bundles := kind(&certificatesv1.ClusterTrustBundle{}, &certificatesv1beta1.ClusterTrustBundle{})
+	for _, tc := range []struct {
+		name    string
+		kind    *resource.Kind
+		r, last int
+		later   bool
+		flags   string // at last
+		ok      bool
+	}{
+		{"removed before", policies, 25, 27, false, "", false},
+		{"removed meanwhile", policies, 22, 27, true, "", false},
+		{"new meanwhile, and stable", classes, 28, 36, true, "", true},
+		{"new meanwhile, and off", classes, 28, 30, true, "--runtime-config=storage.k8s.io/v1alpha1=true", true},
+		{"new later", classes, 16, 28, false, "", false},
+		{"off in two versions", classes, 28, 31, true, "--runtime-config=storage.k8s.io/v1beta1=true", true},
+		{"off without a gate", bundles, 28, 36, true, "--runtime-config=certificates.k8s.io/v1beta1=true --feature-gates=ClusterTrustBundle=true", true},
+		{"of every release", kind(&corev1.Pod{}), 16, 37, true, "", true},
+	} {
+		served, err := NewServed(Release{1, tc.r}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flags, ok := served.FlagsAt(Release{1, tc.last}, tc.kind)
+		if later := served.HasLater(tc.kind, Release{1, tc.last}); later != tc.later || ok != tc.ok || strings.Join(flags, " ") != tc.flags {
+			t.Errorf("%s: %v, %q, %v", tc.name, later, flags, ok)
+		}
 	}
 }

@@ -139,6 +139,31 @@ var _ = Describe("the release of a data directory", func() {
 		Expect(d.send(ctx, "GET", "/version", "")).To(HaveKeyWithValue("minor", "28"))
 	})
 
+	It("leaves objects that the newer releases did not serve either", func(ctx SpecContext) {
+		const policies = "/apis/policy/v1beta1/podsecuritypolicies"
+		d := newData()
+		d.start(ctx, "--release=1.24")
+		d.send(ctx, "POST", policies, `{"metadata":{"name":"a"},"spec":{"seLinux":{"rule":"RunAsAny"},"runAsUser":{"rule":"RunAsAny"},"supplementalGroups":{"rule":"RunAsAny"},"fsGroup":{"rule":"RunAsAny"}}}`)
+		d.start(ctx, "--release=1.27")
+		d.start(ctx, "--release=1.25")
+		d.start(ctx, "--release=1.24")
+		Expect(d.send(ctx, "GET", policies+"/a", "")).To(HaveKey("spec"))
+	})
+
+	It("names the flags by which a release serves what would be lost", func(ctx SpecContext) {
+		d := newData()
+		d.start(ctx, "--release=1.31", "--runtime-config=storage.k8s.io/v1beta1=true")
+		d.send(ctx, "POST", "/apis/storage.k8s.io/v1beta1/volumeattributesclasses", `{"metadata":{"name":"gold"},"driverName":"csi.example.com","parameters":{"a":"b"}}`)
+		Expect(d.refused(ctx, "--release=1.28")).To(ContainSubstring(
+			`volumeattributesclasses.storage.k8s.io gold (the kind); use --release=1.30 --runtime-config=storage.k8s.io/v1alpha1=true, where "svc storage migrate --release=1.28" lists`))
+		d.start(ctx, "--release=1.30", "--runtime-config=storage.k8s.io/v1alpha1=true")
+		out, code := d.migrate(ctx, "--release=1.28")
+		Expect(code).To(Equal(2), out)
+		Expect(out).To(HaveSuffix("release 1.28 would lose:\n  volumeattributesclasses.storage.k8s.io gold: the kind\n"))
+		d.send(ctx, "DELETE", "/apis/storage.k8s.io/v1alpha1/volumeattributesclasses/gold", "")
+		d.start(ctx, "--release=1.28")
+	})
+
 	It("stores custom resources in one version", func(ctx SpecContext) {
 		d := newData()
 		d.start(ctx)

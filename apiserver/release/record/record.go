@@ -6,10 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -38,8 +40,19 @@ type Keeper struct {
 	// whether there are objects of a resource (resource.group).
 	Knows  func(groupVersion string) bool
 	Stored func(ctx context.Context, resource string) (bool, error)
-	// Losses returns what the release would lose of the stored objects, a text each.
-	Losses func(ctx context.Context) ([]string, error)
+	// Losses returns what the release would lose of the stored objects that releases up to
+	// last have written.
+	Losses func(ctx context.Context, last release.Release) ([]Loss, error)
+	// FlagsAt is that of [release.Served].
+	FlagsAt func(r release.Release, k *resource.Kind) (flags []string, ok bool)
+}
+
+// Loss is what the release would lose of an object.
+type Loss struct {
+	// Text names the object and what is lost.
+	Text string
+	// Kind is the declaration of the object, or nil for one that every release serves.
+	Kind *resource.Kind
 }
 
 // Refusal is the error of a release that must not serve the stored objects.
@@ -97,12 +110,12 @@ func (k *Keeper) Check(ctx context.Context) error {
 		case serve:
 			return nil
 		case examine:
-			losses, err := k.Losses(ctx)
+			losses, err := k.Losses(ctx, *last)
 			if err != nil {
 				return err
 			}
 			if len(losses) > 0 {
-				return &Refusal{refusal(*last, k.Release, losses)}
+				return &Refusal{k.refusal(*last, losses)}
 			}
 		case advance:
 		}
@@ -123,16 +136,66 @@ func lastOf(record *Record) (*release.Release, error) {
 	return &last, nil
 }
 
-// refusal is the message for a release that would lose something.
-func refusal(last, r release.Release, losses []string) string {
+// refusal is the message for a release that would lose something of what last has written.
+func (k *Keeper) refusal(last release.Release, losses []Loss) string {
 	const shown = 3
 	more := ""
 	if n := len(losses) - shown; n > 0 {
-		losses, more = losses[:shown], fmt.Sprintf(" and %d more", n)
+		more = fmt.Sprintf(" and %d more", n)
 	}
+	var texts []string
+	for _, loss := range losses[:min(shown, len(losses))] {
+		texts = append(texts, loss.Text)
+	}
+	return fmt.Sprintf(`--release: %v cannot keep what release %v has written: %s%s; use %s, where "svc storage migrate --release=%v" lists what to delete or change first`,
+		k.Release, last, strings.Join(texts, ", "), more, k.reader(last, losses), k.Release)
+}
+
+// reader returns the flags of a server that serves the objects that would be lost: of the
+// release before the last, or, for a kind that this does not have, of the last or of the
+// newest one that has it. If no release has all kinds, it serves the first; the next refusal
+// is about the others.
+func (k *Keeper) reader(last release.Release, losses []Loss) string {
 	back := release.Release{Major: last.Major, Minor: last.Minor - 1}
-	return fmt.Sprintf(`--release: %v cannot keep what release %v has written: %s%s; use --release=%v or newer, where "svc storage migrate --release=%v" lists what to delete or change first`,
-		r, last, strings.Join(losses, ", "), more, back, r)
+	candidates := []release.Release{back, last}
+	for minor := back.Minor - 1; minor > k.Release.Minor; minor-- {
+		candidates = append(candidates, release.Release{Major: last.Major, Minor: minor})
+	}
+	var kinds []*resource.Kind
+	for _, loss := range losses {
+		if loss.Kind != nil && !slices.Contains(kinds, loss.Kind) {
+			kinds = append(kinds, loss.Kind)
+		}
+	}
+	for _, wanted := range [][]*resource.Kind{kinds, kinds[:min(1, len(kinds))]} {
+		for _, r := range candidates {
+			if flags, ok := k.flagsFor(r, wanted); ok {
+				text := fmt.Sprintf("--release=%v", r)
+				if r == back && len(flags) == 0 {
+					return text + " or newer"
+				}
+				return strings.Join(append([]string{text}, flags...), " ")
+			}
+		}
+	}
+	return fmt.Sprintf("--release=%v", last)
+}
+
+// flagsFor returns the flags by which a server of release r serves all the kinds; ok is false
+// if the release does not have one of them.
+func (k *Keeper) flagsFor(r release.Release, kinds []*resource.Kind) (flags []string, ok bool) {
+	for _, kind := range kinds {
+		needed, has := k.FlagsAt(r, kind)
+		if !has {
+			return nil, false
+		}
+		for _, flag := range needed {
+			if !slices.Contains(flags, flag) {
+				flags = append(flags, flag)
+			}
+		}
+	}
+	return flags, true
 }
 
 // readable returns a Refusal if there are objects in a version that this svc cannot read.

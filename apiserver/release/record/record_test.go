@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/release"
 )
 
@@ -90,12 +91,32 @@ func recorded(r string) string {
 	return `{"release":"` + r + `","svc":"0.9.0","storageVersions":{"pods":"v1","things.example.com":"example.com/v2"}}`
 }
 
+// Kinds by the releases that have them.
+var (
+	stable  = &resource.Kind{Name: "stable"}
+	beta    = &resource.Kind{Name: "beta"}    // off by default
+	newest  = &resource.Kind{Name: "newest"}  // of 1.37
+	removed = &resource.Kind{Name: "removed"} // of releases to 1.34, with a gate
+)
+
+func flagsAt(r release.Release, k *resource.Kind) (flags []string, ok bool) {
+	switch k {
+	case beta:
+		return []string{"--runtime-config=example.com/v1beta1=true"}, true
+	case newest:
+		return nil, r == at(37)
+	case removed:
+		return []string{"--feature-gates=A=true"}, r.Before(at(35))
+	}
+	return nil, true
+}
+
 func TestTheRecordFollowsTheReleaseThatLosesNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		value      string
 		r          release.Release
-		losses     []string
+		losses     []Loss
 		stored     bool // objects of things
 		raced      []string
 		want       string // release of the record afterwards
@@ -104,13 +125,20 @@ func TestTheRecordFollowsTheReleaseThatLosesNothing(t *testing.T) {
 	}{
 		{name: "new data", r: at(28), want: "1.28"},
 		{name: "newer", value: recorded("1.28"), r: at(31), want: "1.31"},
-		{name: "one step back", value: recorded("1.31"), r: at(30), losses: []string{"a"}, want: "1.31"},
+		{name: "one step back", value: recorded("1.31"), r: at(30), losses: []Loss{{Text: "a"}}, want: "1.31"},
 		{name: "many steps back without a loss", value: recorded("1.37"), r: at(16), want: "1.16", examinings: 1},
 		{
-			name: "many steps back", value: recorded("1.37"), r: at(16), losses: []string{"a (the kind)", "b (spec.x)", "c (spec.y)", "d (spec.z)"}, want: "1.37", examinings: 1,
+			name: "many steps back", value: recorded("1.37"), r: at(16), losses: []Loss{{"a (the kind)", stable}, {"b (spec.x)", stable}, {Text: "c (spec.y)"}, {Text: "d (spec.z)"}}, want: "1.37", examinings: 1,
 			refusal: `--release: 1.16 cannot keep what release 1.37 has written: a (the kind), b (spec.x), c (spec.y) and 1 more; use --release=1.36 or newer, where "svc storage migrate --release=1.16" lists what to delete or change first`,
 		},
-		{name: "another server was faster", r: at(28), raced: []string{recorded("1.30")}, losses: []string{"a"}, want: "1.30", examinings: 1, refusal: "1.28 cannot keep what release 1.30 has written: a;"},
+		{
+			name: "a kind that is off by default", value: recorded("1.37"), r: at(28), losses: []Loss{{"a (the kind)", stable}, {"b (the kind)", beta}, {"c (the kind)", beta}}, want: "1.37", examinings: 1,
+			refusal: `; use --release=1.36 --runtime-config=example.com/v1beta1=true, where "svc storage`,
+		},
+		{name: "a kind of the last release", value: recorded("1.37"), r: at(28), losses: []Loss{{"a (the kind)", newest}}, want: "1.37", examinings: 1, refusal: `; use --release=1.37, where "svc storage`},
+		{name: "a kind that is gone", value: recorded("1.37"), r: at(28), losses: []Loss{{"a (the kind)", removed}}, want: "1.37", examinings: 1, refusal: `; use --release=1.34 --feature-gates=A=true, where "svc storage`},
+		{name: "kinds that no release has all", value: recorded("1.37"), r: at(28), losses: []Loss{{"a (the kind)", newest}, {"b (the kind)", removed}}, want: "1.37", examinings: 1, refusal: `; use --release=1.37, where "svc storage`},
+		{name: "another server was faster", r: at(28), raced: []string{recorded("1.30")}, losses: []Loss{{Text: "a"}}, want: "1.30", examinings: 1, refusal: "1.28 cannot keep what release 1.30 has written: a;"},
 		{name: "a release that comes later", value: recorded("1.99"), r: at(37), want: "1.99", refusal: "the data was written by release 1.99, which this svc"},
 		{name: "a version that comes later", value: recorded("1.28"), r: at(28), stored: true, want: "1.28", refusal: "things.example.com are stored as example.com/v2, which this svc 0.1.0 cannot read: use svc 0.9.0, which wrote them, or newer"},
 		{name: "no record", value: "[", r: at(28), want: "", refusal: "the record of the release at /registry/release in etcd is invalid"},
@@ -125,7 +153,7 @@ func TestTheRecordFollowsTheReleaseThatLosesNothing(t *testing.T) {
 				KV: etcd, Prefix: "/registry", Release: tc.r, SVC: "0.1.0", Storage: map[string]string{"pods": "v1"},
 				Knows:  func(version string) bool { return version == "v1" },
 				Stored: func(context.Context, string) (bool, error) { return tc.stored, nil },
-				Losses: func(context.Context) ([]string, error) { examinings++; return tc.losses, nil },
+				Losses: func(context.Context, release.Release) ([]Loss, error) { examinings++; return tc.losses, nil }, FlagsAt: flagsAt,
 			}
 			err := k.Check(t.Context())
 			refusal := (*Refusal)(nil)
