@@ -18,6 +18,10 @@ func disruptionBudget(e *edit) {
 	if labels := manifest.Get(selector, "matchLabels"); labels != nil && len(labels.Content) > 0 || manifest.IsNull(selector) {
 		return
 	}
+	if e.patch && len(selector.Content) > 0 {
+		e.decide(manifest.Key(spec, "selector"), "spec.selector", "it may leave the object with an empty selector, which selects no pods in policy/v1beta1 and all pods in policy/v1: write null to protect no pods")
+		return
+	}
 	e.changed(manifest.Key(spec, "selector"), "spec.selector", "removed: empty, it selects no pods in policy/v1beta1 and all pods in policy/v1, and without it none; write {} to protect all pods")
 	e.differs(manifest.Key(spec, "selector"), "spec.selector", "empty, it selects no pods in policy/v1beta1 and all pods in policy/v1")
 	manifest.Delete(spec, "selector")

@@ -56,6 +56,11 @@ func zeroShares(e *edit) {
 	limited := manifest.Get(e.obj, "spec", "limited")
 	const key = "nominalConcurrencyShares"
 	if manifest.Text(limited, key) == "0" && manifest.Text(e.obj, "metadata", "annotations", "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares") == "" {
+		if e.patch { // without it, the object's value would stay
+			e.changed(manifest.Key(limited, key), "spec.limited."+key, "0 is written as 30, the default, which it is in %s, and not in v1", e.version)
+			manifest.Set(limited, key, manifest.Int(30))
+			return
+		}
 		e.changed(manifest.Key(limited, key), "spec.limited."+key, "0 is left out, as it is the default, 30, in %s and none in v1", e.version)
 		manifest.Delete(limited, key)
 	}
