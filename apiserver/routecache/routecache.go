@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxRoutes is the maximum number of cached routes. Media types are part of the
-	// key, and clients can send any.
+	// maxRoutes is the maximum number of cached routes; then the cache begins again.
+	// Media types are part of the key, and clients can send any.
 	maxRoutes = 2048
 	// maxMediaType is the length from which media types are not cached.
 	maxMediaType = 256
@@ -83,9 +83,10 @@ func (r *Router) add(services []*restful.WebService, t target, c choice) {
 	if !same(r.services, services) {
 		r.services, r.routes = services, map[target]choice{}
 	}
-	if len(r.routes) < maxRoutes {
-		r.routes[t] = c
+	if len(r.routes) == maxRoutes {
+		clear(r.routes)
 	}
+	r.routes[t] = c
 }
 
 // same reports whether two slices are the same. The container appends to its slice,

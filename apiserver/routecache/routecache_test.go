@@ -121,8 +121,8 @@ func TestTheNumberOfCachedRoutesIsBounded(t *testing.T) {
 	for i := range maxRoutes + 10 {
 		outcome(t, router, made, asked{http.MethodGet, "/api/v1/pods", "", fmt.Sprintf("*/*, a/b%d", i)})
 	}
-	if len(router.routes) != maxRoutes {
-		t.Errorf("%d routes are cached", len(router.routes))
+	if len(router.routes) != 10 {
+		t.Errorf("%d routes are cached, want those since the cache was full", len(router.routes))
 	}
 	long := New(restful.CurlyRouter{})
 	outcome(t, long, made, asked{http.MethodGet, "/api/v1/pods", "", "*/*, " + strings.Repeat("a", maxMediaType)})

@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -27,8 +28,12 @@ const (
 // the processor time. An idle server keeps Go's own pace, so that it holds no
 // garbage. A start has to keep it, too: what lives after it would otherwise be spread
 // over a heap of 128 MB, of which only pages without objects return to the system. So
-// Pace is called after Settle.
+// Pace is called after Settle. It does nothing if the environment variable GOGC is set:
+// then that is the pace.
 func Pace(ctx context.Context) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
 	collected := make(chan struct{}, 1)
 	watchCollections(ctx, collected)
 	percent, last := basePercent, time.Now()

@@ -3,6 +3,7 @@ package footprint
 import (
 	"context"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 )
@@ -23,6 +24,17 @@ func TestABusyServerWithASmallHeapCollectsLessOften(t *testing.T) {
 		if got := pace(test.since, test.live); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
+	}
+}
+
+func TestThePaceOfTheEnvironmentIsKept(t *testing.T) {
+	t.Setenv("GOGC", "50")
+	before := debug.SetGCPercent(50)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	Pace(ended)
+	if got := debug.SetGCPercent(before); got != 50 {
+		t.Errorf("the percentage is %d, want 50", got)
 	}
 }
 
