@@ -5,14 +5,17 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/routes"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"svc.dev/svc/apiserver/bodycheck"
 	"svc.dev/svc/apiserver/filters/alias"
@@ -27,6 +30,7 @@ import (
 	"svc.dev/svc/apiserver/filters/warnings"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/nodeproxy"
+	"svc.dev/svc/apiserver/patcherror"
 	"svc.dev/svc/internal/footprint"
 )
 
@@ -38,6 +42,7 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	if !c.stores.served.OpenAPI3() {
 		handler = withoutOpenAPI3(handler)
 	}
+	handler = withExplainedDryRuns(handler, config.Serializer)
 	handler = healthline.Filter(c.withOlderAPIServices(handler))
 	if c.hosted != nil {
 		handler = c.hosted.namespaces.Filter(handler, config.Serializer)
@@ -96,6 +101,19 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 func withStackForFilters(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		footprint.GrowStackForFilters()
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// withExplainedDryRuns explains the errors of dry runs of patches of API services, as the
+// server of custom resources does those of its own.
+func withExplainedDryRuns(handler http.Handler, s runtime.NegotiatedSerializer) http.Handler {
+	explained := patcherror.DryRunFilter(handler, s)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.APIGroup == apiregistrationv1.GroupName {
+			explained.ServeHTTP(w, req)
+			return
+		}
 		handler.ServeHTTP(w, req)
 	})
 }

@@ -12,12 +12,14 @@ import (
 	"mime"
 	"net/http"
 
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/klog/v2"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/patcherror"
@@ -40,6 +42,7 @@ type Func func(body []byte) ([]byte, error)
 // Checks returns the checks of the server, in their order. The scheme has the
 // types of the kinds; lacking are the fields that the release does not have.
 func Checks(kinds []*resource.Kind, scheme *runtime.Scheme, lacking *fields.Fields) []Check {
+	known := schemes{scheme, apiextensions.Scheme, aggregatorscheme.Scheme}
 	return []Check{
 		{Name: "nesting", Select: selectNesting},
 		{Name: "quantity", Select: selectQuantity(quantityTypes(kinds))},
@@ -48,7 +51,7 @@ func Checks(kinds []*resource.Kind, scheme *runtime.Scheme, lacking *fields.Fiel
 		{Name: "apply fields", Select: selectApplyFields(scheme, lacking)},
 		{Name: "release fields", Select: selectReleaseFields(kinds, lacking)},
 		{Name: "ownership reset", Select: selectOwnershipReset},
-		{Name: "patch error", Select: keepPatch},
+		{Name: "patch error", Select: keepPatch(known)},
 	}
 }
 
@@ -63,17 +66,19 @@ func mediaType(req *http.Request) string {
 }
 
 // keepPatch keeps the body of a patch for the explanation of its failure.
-func keepPatch(req *http.Request) Func {
-	if req.Method != http.MethodPatch {
-		return nil
-	}
-	kind := types.PatchType(mediaType(req))
-	if !patcherror.Explains(kind) {
-		return nil
-	}
-	return func(body []byte) ([]byte, error) {
-		*req = *req.WithContext(patcherror.WithPatch(req.Context(), kind, body))
-		return body, nil
+func keepPatch(known schemes) func(req *http.Request) Func {
+	return func(req *http.Request) Func {
+		if req.Method != http.MethodPatch {
+			return nil
+		}
+		kind := types.PatchType(mediaType(req))
+		if !patcherror.Explains(kind) {
+			return nil
+		}
+		return func(body []byte) ([]byte, error) {
+			*req = *req.WithContext(patcherror.WithPatch(req.Context(), kind, body, known.versioned(req)))
+			return body, nil
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func TestErrorsOfDryRunsAreExplained(t *testing.T) {
 					}
 					responsewriters.ErrorNegotiated(test.err, serializer, schema.GroupVersion{}, w, req)
 				}), serializer)
-				ctx := WithPatch(t.Context(), types.JSONPatchType, []byte(`[{"op":"remove","path":"/data/a"}]`))
+				ctx := WithPatch(t.Context(), types.JSONPatchType, []byte(`[{"op":"remove","path":"/data/a"}]`), asIs)
 				req := httptest.NewRequestWithContext(ctx, test.method, "/"+test.query, nil)
 				req.Header.Set("Accept", accept)
 				w := httptest.NewRecorder()

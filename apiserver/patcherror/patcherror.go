@@ -29,7 +29,13 @@ type patchKey struct{}
 type patch struct {
 	mediaType types.PatchType
 	body      []byte
+	versioned Versioned
 }
+
+// Versioned returns an object of the store in the version of a request, with its apiVersion
+// and kind, which is the object that the client's patch describes. It returns an error if
+// the object is not of the kind of the request's body, as that of a scale is not.
+type Versioned func(current runtime.Object) (runtime.Object, error)
 
 // Explains reports whether Explain needs the body of a patch of the media type.
 func Explains(mediaType types.PatchType) bool {
@@ -37,8 +43,8 @@ func Explains(mediaType types.PatchType) bool {
 }
 
 // WithPatch returns a context that holds the body of a patch for Explain.
-func WithPatch(ctx context.Context, mediaType types.PatchType, body []byte) context.Context {
-	return context.WithValue(ctx, patchKey{}, patch{mediaType, body})
+func WithPatch(ctx context.Context, mediaType types.PatchType, body []byte, versioned Versioned) context.Context {
+	return context.WithValue(ctx, patchKey{}, patch{mediaType, body, versioned})
 }
 
 // Info returns the same changes as info, with errors that Explain has translated.
@@ -96,7 +102,7 @@ func Explain(ctx context.Context, err error, current runtime.Object) error {
 	if given.mediaType != types.JSONPatchType {
 		return err
 	}
-	if status.Message = operationError(given.body, current); status.Message == "" {
+	if status.Message = operationError(given, current); status.Message == "" {
 		return err
 	}
 	return &apierrors.StatusError{ErrStatus: status}
@@ -162,23 +168,29 @@ func decodeError(given patch, cause metav1.StatusCause, current runtime.Object) 
 		message = strings.TrimPrefix(message[len(quoted):], ": ")
 	}
 	if given.mediaType == types.StrategicMergePatchType && !strings.HasPrefix(message, "strict decoding error") {
-		into := reflect.New(reflect.TypeOf(current).Elem()).Interface()
-		if err := json.Unmarshal(given.body, into); err != nil {
-			return err.Error()
+		if seen, err := given.versioned(current); err == nil {
+			into := reflect.New(reflect.TypeOf(seen).Elem()).Interface()
+			if err := json.Unmarshal(given.body, into); err != nil {
+				return err.Error()
+			}
 		}
 	}
 	return message
 }
 
 // operationError returns which operation of a JSON patch cannot be applied to
-// current, and why. It is empty when all can: current may have another version
-// than the one that the client sees.
-func operationError(body []byte, current runtime.Object) string {
-	operations, err := jsonpatch.DecodePatch(body)
+// current, and why. It is empty when all can, or when current cannot be shown as the
+// client sees it.
+func operationError(given patch, current runtime.Object) string {
+	operations, err := jsonpatch.DecodePatch(given.body)
 	if err != nil {
 		return ""
 	}
-	object, err := utiljson.Marshal(current)
+	seen, err := given.versioned(current)
+	if err != nil {
+		return ""
+	}
+	object, err := utiljson.Marshal(seen)
 	if err != nil {
 		return ""
 	}

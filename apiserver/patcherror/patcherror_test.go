@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -24,6 +25,26 @@ func undecodable(object, reason string) error {
 // inapplicable is the library's error for a patch that cannot be applied.
 func inapplicable() error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "dropped", 0, false)
+}
+
+// asIs shows objects in the version in which they are stored.
+func asIs(current runtime.Object) (runtime.Object, error) { return current, nil }
+
+func TestAnOperationIsAppliedToTheObjectThatTheClientSees(t *testing.T) {
+	patch := `[{"op":"test","path":"/kind","value":"Deployment"},{"op":"remove","path":"/metadata/labels/b"}]`
+	current := &appsv1.Deployment{}
+	seen := func(runtime.Object) (runtime.Object, error) {
+		return &appsv1.Deployment{TypeMeta: metav1.TypeMeta{Kind: "Deployment"}}, nil
+	}
+	err := Explain(WithPatch(t.Context(), types.JSONPatchType, []byte(patch), seen), inapplicable(), current)
+	if want := `operation 1 of the patch, remove "/metadata/labels/b", failed: `; !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	notSeen := func(runtime.Object) (runtime.Object, error) { return nil, errors.New("not convertible") }
+	given := inapplicable()
+	if err := Explain(WithPatch(t.Context(), types.JSONPatchType, []byte(patch), notSeen), given, current); !errors.Is(err, given) {
+		t.Errorf("the error is explained without the object that the client sees: %v", err)
+	}
 }
 
 func TestExplain(t *testing.T) {
@@ -86,7 +107,7 @@ func TestExplain(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			current := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
-			got := Explain(WithPatch(t.Context(), test.mediaType, []byte(test.patch)), test.err, current)
+			got := Explain(WithPatch(t.Context(), test.mediaType, []byte(test.patch), asIs), test.err, current)
 			if test.code == 0 {
 				if !errors.Is(got, test.err) {
 					t.Fatalf("got %v, want the same error", got)
@@ -115,7 +136,7 @@ func TestAStrategicMergePatchThatDoesNotFitIsABadRequest(t *testing.T) {
 			t.Errorf("%s fits", patch)
 			continue
 		}
-		got := Explain(WithPatch(t.Context(), types.StrategicMergePatchType, []byte(patch)), err, &appsv1.Deployment{})
+		got := Explain(WithPatch(t.Context(), types.StrategicMergePatchType, []byte(patch), asIs), err, &appsv1.Deployment{})
 		if !apierrors.IsBadRequest(got) || got.Error() != message {
 			t.Errorf("%s: got %v, want a bad request: %s", patch, got, message)
 		}

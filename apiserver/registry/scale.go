@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/patcherror"
 )
 
 // scaleREST is the scale subresource.
@@ -66,7 +67,7 @@ func (s *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOpt
 func (s *scaleREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	change := &scaleChange{main: s.main, name: name, wanted: info, handler: s.main.scaleHandler(ctx)}
+	change := &scaleChange{main: s.main, name: name, wanted: patcherror.Info(info), handler: s.main.scaleHandler(ctx)}
 	obj, _, err := s.main.Update(ctx, name, change,
 		func(ctx context.Context, obj runtime.Object) error {
 			scale, err := s.main.scaleOf(obj)

@@ -120,7 +120,48 @@ var _ = Describe("Document 1, section 4: patches and updates", Ordered, func() {
 		Entry("a test that fails", `[{"op":"test","path":"/spec/replicas","value":7}]`, `operation 0 of the patch, test "/spec/replicas", failed: `),
 		Entry("a path that is missing", `[{"op":"test","path":"/spec/replicas","value":1},{"op":"remove","path":"/spec/bogus"}]`, `operation 1 of the patch, remove "/spec/bogus", failed: `),
 		Entry("an unknown operation", `[{"op":"bogus","path":"/spec/replicas"}]`, `operation 0 of the patch, bogus "/spec/replicas", failed: `),
+		Entry("after a test of the version and the kind", `[{"op":"test","path":"/apiVersion","value":"apps/v1"},{"op":"test","path":"/kind","value":"Deployment"},{"op":"remove","path":"/spec/bogus"}]`,
+			`operation 2 of the patch, remove "/spec/bogus", failed: `),
 	)
+	It("a JSON patch of a scale names the operation that fails", func(ctx SpecContext) {
+		resp := send(ctx, launch.Request{Method: "PATCH", Path: path + "/scale", ContentType: jsonPatch, Body: `[{"op":"test","path":"/kind","value":"Scale"},{"op":"remove","path":"/spec/bogus"}]`})
+		Expect(failed(resp, 422).Message).To(HavePrefix(`operation 1 of the patch, remove "/spec/bogus", failed: `))
+	})
+})
+
+var _ = Describe("Document 1, section 4: JSON patches name the operation that fails in the version of the request", func() {
+	refused := func(ctx SpecContext, path, patch, message string) {
+		GinkgoHelper()
+		for _, query := range []string{"", "?dryRun=All"} {
+			resp := send(ctx, launch.Request{Method: "PATCH", Path: path + query, ContentType: jsonPatch, Body: patch})
+			Expect(failed(resp, 422).Message).To(HavePrefix(message))
+		}
+	}
+	It("of a CustomResourceDefinition", func(ctx SpecContext) {
+		define(ctx, "operations", "")
+		refused(ctx, definitions+"/things.operations.example.com",
+			`[{"op":"test","path":"/kind","value":"CustomResourceDefinition"},{"op":"test","path":"/spec/names/kind","value":"Thing"},{"op":"test","path":"/spec/scope","value":"Cluster"}]`,
+			`operation 2 of the patch, test "/spec/scope", failed: `)
+	})
+	It("of an APIService", func(ctx SpecContext) {
+		const services = "/apis/apiregistration.k8s.io/v1/apiservices"
+		create(ctx, services, `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.operations.example.org"},
+			"spec":{"group":"operations.example.org","version":"v1","groupPriorityMinimum":10,"versionPriority":10}}`)
+		DeferCleanup(func(ctx SpecContext) {
+			parse(send(ctx, launch.Request{Method: "DELETE", Path: services + "/v1.operations.example.org"}), 200)
+		})
+		refused(ctx, services+"/v1.operations.example.org",
+			`[{"op":"test","path":"/spec/groupPriorityMinimum","value":10},{"op":"test","path":"/spec/versionPriority","value":11}]`,
+			`operation 1 of the patch, test "/spec/versionPriority", failed: `)
+	})
+	It("of an older version of a kind", func(ctx SpecContext) {
+		scalers := "/apis/autoscaling/v1/namespaces/" + namespace(ctx) + "/horizontalpodautoscalers"
+		create(ctx, scalers, `{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"h"},
+			"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"maxReplicas":3,"targetCPUUtilizationPercentage":50}}`)
+		refused(ctx, scalers+"/h",
+			`[{"op":"test","path":"/spec/targetCPUUtilizationPercentage","value":50},{"op":"test","path":"/spec/maxReplicas","value":4}]`,
+			`operation 1 of the patch, test "/spec/maxReplicas", failed: `)
+	})
 })
 
 var _ = Describe("Document 1, section 4: patches of custom resources", Ordered, func() {
