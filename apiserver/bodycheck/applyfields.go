@@ -21,16 +21,20 @@ import (
 	"svc.dev/svc/apiserver/release/fields"
 )
 
-// selectApplyFields selects the bodies of apply patches to resources of the
-// scheme's types. Their unknown fields are treated as fieldValidation says
+// selectApplyFields selects the bodies of apply patches to resources of known
+// types. Their unknown fields are treated as fieldValidation says
 // (document 1, section 6): Strict refuses the body, Warn adds a warning for each
 // field and drops it, Ignore drops it. The field manager knows no levels and
 // refuses them all. So are fields that the release lacks. An integer that its field
 // cannot hold is refused; the field manager stores its lower bits.
-func selectApplyFields(scheme *runtime.Scheme, lacking *fields.Fields) func(req *http.Request) Func {
+func selectApplyFields(known schemes, lacking *fields.Fields) func(req *http.Request) Func {
 	return func(req *http.Request) Func {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !isApply(req) || !scheme.IsGroupRegistered(info.APIGroup) {
+		if !ok || !isApply(req) {
+			return nil
+		}
+		scheme := known.of(info.APIGroup)
+		if scheme == nil {
 			return nil
 		}
 		return func(body []byte) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -69,6 +70,46 @@ func TestUnknownFieldsOfApplyFollowTheFieldValidation(t *testing.T) {
 				t.Errorf("warnings %q, want %q", warned, test.warnings)
 			}
 		})
+	}
+}
+
+func TestUnknownFieldsOfApplyFollowTheFieldValidationForTheServersOwnResources(t *testing.T) {
+	for _, test := range []struct {
+		resource             schema.GroupVersionResource
+		body, pruned, absent string
+	}{
+		{
+			schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+			`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"c"},"spec":{"bogus":1,"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"bogus":1}}}]}}`,
+			`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"c"},"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{}}}]}}`,
+			`unknown field "spec.bogus", unknown field "spec.versions[0].schema.openAPIV3Schema.bogus"`,
+		},
+		{
+			schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
+			`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"c"},"spec":{"bogus":1,"service":{"name":"s","bogus":1}}}`,
+			`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"c"},"spec":{"service":{"name":"s"}}}`,
+			`unknown field "spec.bogus", unknown field "spec.service.bogus"`,
+		},
+	} {
+		for level, want := range map[string]struct {
+			code     int
+			text     string
+			warnings []string
+		}{
+			"Strict": {400, "strict decoding error: " + test.absent, nil},
+			"Warn":   {200, test.pruned, strings.Split(test.absent, ", ")},
+			"Ignore": {200, test.pruned, nil},
+		} {
+			t.Run(test.resource.Resource+" "+level, func(t *testing.T) {
+				req := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/?fieldValidation="+level, strings.NewReader(test.body))
+				req.Header.Set("Content-Type", "application/apply-patch+yaml")
+				info := &request.RequestInfo{IsResourceRequest: true, Name: "c", APIGroup: test.resource.Group, APIVersion: test.resource.Version, Resource: test.resource.Resource}
+				code, got, warned := filtered(t, Checks(nil, clientgoscheme.Scheme, nil), req, info)
+				if code != want.code || !strings.Contains(got, want.text) || !slices.Equal(warned, want.warnings) {
+					t.Errorf("got %d, warnings %q and\n%s\nwant %d, %q and\n%s", code, warned, got, want.code, want.warnings, want.text)
+				}
+			})
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ func Checks(kinds []*resource.Kind, scheme *runtime.Scheme, lacking *fields.Fiel
 		{Name: "quantity", Select: selectQuantity(quantityTypes(kinds))},
 		{Name: "apply name", Select: selectApplyName},
 		{Name: "former fields", Select: selectFormerFields(kinds, lacking)},
-		{Name: "apply fields", Select: selectApplyFields(scheme, lacking)},
+		{Name: "apply fields", Select: selectApplyFields(known, lacking)},
 		{Name: "release fields", Select: selectReleaseFields(kinds, lacking)},
 		{Name: "ownership reset", Select: selectOwnershipReset},
 		{Name: "patch error", Select: keepPatch(known)},

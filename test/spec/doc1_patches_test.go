@@ -164,6 +164,28 @@ var _ = Describe("Document 1, section 4: JSON patches name the operation that fa
 	})
 })
 
+var _ = Describe("Document 1, section 6: unknown fields of applied CustomResourceDefinitions and APIServices", func() {
+	for path, body := range map[string]string{
+		definitions + "/things.levels.example.com": `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.levels.example.com"},
+			"spec":{"bogus":1,"group":"levels.example.com","scope":"Cluster","names":{"plural":"things","singular":"thing","kind":"Thing"},
+			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
+		"/apis/apiregistration.k8s.io/v1/apiservices/v1.levels.example.org": `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.levels.example.org"},
+			"spec":{"bogus":1,"group":"levels.example.org","version":"v1","groupPriorityMinimum":10,"versionPriority":10}}`,
+	} {
+		It("follow the field validation: "+path, func(ctx SpecContext) {
+			apply := func(level string) launch.Response {
+				return send(ctx, launch.Request{Method: "PATCH", Path: path + "?dryRun=All&fieldManager=m&fieldValidation=" + level, ContentType: applyPatch, Body: body})
+			}
+			Expect(failed(apply("Strict"), 400).Message).To(ContainSubstring(`strict decoding error: unknown field "spec.bogus"`))
+			for level, warnings := range map[string][]string{"Warn": {`299 - "unknown field \"spec.bogus\""`}, "Ignore": nil} {
+				resp := apply(level)
+				Expect(parse(resp, 201)["spec"]).NotTo(HaveKey("bogus"))
+				Expect(resp.Header["Warning"]).To(BeEquivalentTo(warnings))
+			}
+		})
+	}
+})
+
 var _ = Describe("Document 1, section 4: patches of custom resources", Ordered, func() {
 	const typeMeta = `"apiVersion":"patched.example.com/v1","kind":"Thing"`
 	var path, logged string

@@ -90,6 +90,9 @@ var _ = Describe("Document 2, section 9: fields that the release does not have",
 		const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All&fieldValidation="
 		resp := send(ctx, launch.Request{Method: "POST", Path: path + "Strict", ContentType: "application/json", Body: body})
 		Expect(resp.Status).To(Equal(400), resp.Body)
+		const applied = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/newers.example.com?fieldManager=m&dryRun=All&fieldValidation=Strict"
+		resp = send(ctx, launch.Request{Method: "PATCH", Path: applied, ContentType: applyPatch, Body: body})
+		Expect(failed(resp, 400).Message).To(ContainSubstring(`unknown field "spec.versions[0].selectableFields"`))
 		resp = send(ctx, launch.Request{Method: "POST", Path: path + "Warn", ContentType: "application/json", Body: body})
 		Expect(resp.Status).To(Equal(201), resp.Body)
 		Expect(resp.Header["Warning"]).To(ConsistOf(`299 - "unknown field \"spec.versions[0].selectableFields\""`))
