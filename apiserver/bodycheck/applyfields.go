@@ -57,12 +57,17 @@ func selectApplyFields(known schemes, lacking *fields.Fields) func(req *http.Req
 	}
 }
 
+// maxReported is how many unknown and duplicate fields of an object are reported. It is the
+// limit of the decoder of other bodies (sigs.k8s.io/json).
+const maxReported = 100
+
 // treatUnknown treats the texts of the unknown and duplicate fields of an object, which are
 // removed already, as the request's fieldValidation says: an error refuses the body.
 func treatUnknown(req *http.Request, unknown []string) error {
 	if len(unknown) == 0 {
 		return nil
 	}
+	unknown = unknown[:min(len(unknown), maxReported)]
 	switch req.URL.Query().Get("fieldValidation") {
 	case metav1.FieldValidationStrict:
 		return errors.New("strict decoding error: " + strings.Join(unknown, ", "))
@@ -86,10 +91,20 @@ func duplicates(body []byte) []string {
 		}
 		return texts
 	}
-	if _, err := yaml.YAMLToJSONStrict(body); err != nil {
-		return []string{strings.Join(strings.Fields(err.Error()), " ")} // a header has no lines
+	_, err := yaml.YAMLToJSONStrict(body)
+	if err == nil {
+		return nil
 	}
-	return nil
+	// A line for each field follows the first one. A header has no lines.
+	heading, fields, _ := strings.Cut(err.Error(), "\n")
+	var texts []string
+	for field := range strings.Lines(fields) {
+		texts = append(texts, heading+" "+strings.TrimSpace(field))
+	}
+	if texts == nil {
+		texts = []string{heading}
+	}
+	return texts
 }
 
 func unknownField(path string) string { return fmt.Sprintf("unknown field %q", path) }

@@ -1,6 +1,8 @@
 package bodycheck
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -8,10 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	kjson "sigs.k8s.io/json"
 )
 
 // warnings records what a client would be warned of.
@@ -54,6 +58,11 @@ func TestUnknownFieldsOfApplyFollowTheFieldValidation(t *testing.T) {
 			200, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"c"},"spec":{"replicas":2}}`,
 			[]string{`yaml: unmarshal errors: line 6: key "replicas" already set in map`, `unknown field "bogus"`},
 		},
+		{
+			"Warn warns of each duplicate field in YAML", "", "apiVersion: apps/v1\nkind: Deployment\nbogus: 1\nspec:\n  replicas: 1\n  replicas: 2\n  paused: true\n  paused: true\n",
+			200, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"c"},"spec":{"paused":true,"replicas":2}}`,
+			[]string{`yaml: unmarshal errors: line 6: key "replicas" already set in map`, `yaml: unmarshal errors: line 8: key "paused" already set in map`, `unknown field "bogus"`},
+		},
 		{"a body without any stays as it is written", "fieldValidation=Strict", known, 200, known, nil},
 		{"a body of an unknown kind is left to the handler", "", `{"apiVersion":"v1","kind":"Bogus","metadata":{"name":"c"},"a":1}`, 200, `{"apiVersion":"v1","kind":"Bogus","metadata":{"name":"c"},"a":1}`, nil},
 		{"a list is left to the handler", "", `[1]`, 200, `[1]`, nil},
@@ -70,6 +79,31 @@ func TestUnknownFieldsOfApplyFollowTheFieldValidation(t *testing.T) {
 				t.Errorf("warnings %q, want %q", warned, test.warnings)
 			}
 		})
+	}
+}
+
+func TestAsManyUnknownFieldsOfAnApplyAreReportedAsOfOtherBodies(t *testing.T) {
+	body := []byte(`{"apiVersion":"v1","kind":"ConfigMap"`)
+	for i := range 150 {
+		body = fmt.Appendf(body, `,"a%d":1`, i)
+	}
+	body = append(body, '}')
+	decoded, err := kjson.UnmarshalStrict(body, &corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, level := range []string{"Strict", "Warn"} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/?fieldValidation="+level, bytes.NewReader(body))
+		req.Header.Set("Content-Type", "application/apply-patch+yaml")
+		info := &request.RequestInfo{IsResourceRequest: true, Name: "c", Namespace: "n", APIVersion: "v1", Resource: "configmaps"}
+		_, got, warned := filtered(t, Checks(nil, clientgoscheme.Scheme, nil), req, info)
+		reported := len(warned)
+		if level == "Strict" {
+			reported = strings.Count(got, "unknown field")
+		}
+		if reported != len(decoded) {
+			t.Errorf("%s reports %d fields, and the decoder %d", level, reported, len(decoded))
+		}
 	}
 }
 
