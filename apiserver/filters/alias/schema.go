@@ -204,7 +204,7 @@ func inYAML(body []byte, prefix string) []int {
 	if err := yaml.NewDecoder(bytes.NewReader(body)).Decode(&document); err != nil {
 		return nil
 	}
-	lines := lineStarts(body)
+	position := cursor{body: body, lines: lineStarts(body)}
 	var places []int
 	var visit func(node *yaml.Node, inProperties bool)
 	visit = func(node *yaml.Node, inProperties bool) {
@@ -217,7 +217,7 @@ func inYAML(body []byte, prefix string) []int {
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key, value := node.Content[i], node.Content[i+1]
 			if isExtension(key.Value, prefix) && !inProperties {
-				if at, err := offset(body, lines, key); err == nil {
+				if at, err := position.offset(key); err == nil {
 					places = append(places, at)
 				}
 			}
@@ -228,21 +228,33 @@ func inYAML(body []byte, prefix string) []int {
 	return places
 }
 
+// cursor finds the texts of the keys of a YAML document. Keys in the order of the document
+// have a line's characters counted once, however many of them are on one line.
+type cursor struct {
+	body  []byte
+	lines []int // where each begins
+	// at is where the character at column of line is, which are those of the last key.
+	line, column, at int
+}
+
 // offset is where the text of a key begins in the document. A YAML position
 // counts lines and characters from 1 and is that of the quote, if there is one.
-func offset(body []byte, lines []int, key *yaml.Node) (int, error) {
-	if key.Line > len(lines) {
+func (c *cursor) offset(key *yaml.Node) (int, error) {
+	if key.Line > len(c.lines) {
 		return 0, errors.New("no such line")
 	}
-	at := lines[key.Line-1]
-	for range key.Column - 1 {
-		_, size := utf8.DecodeRune(body[at:])
-		at += size
+	if key.Line != c.line || key.Column < c.column {
+		c.line, c.column, c.at = key.Line, 1, c.lines[key.Line-1]
 	}
+	for ; c.column < key.Column; c.column++ {
+		_, size := utf8.DecodeRune(c.body[c.at:])
+		c.at += size
+	}
+	at := c.at
 	if key.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
 		at++
 	}
-	if at > len(body) || !bytes.HasPrefix(body[at:], []byte(key.Value)) {
+	if at > len(c.body) || !bytes.HasPrefix(c.body[at:], []byte(key.Value)) {
 		return 0, errors.New("the key is escaped")
 	}
 	return at, nil

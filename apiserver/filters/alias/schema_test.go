@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"go.yaml.in/yaml/v3"
 )
 
 const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -174,4 +176,24 @@ func FuzzSchemaExtensions(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestTheCharactersOfALineOfYAMLAreCountedOnce(t *testing.T) {
+	body := []byte("{x-svc-list-type: set, x-svc-map-type: atomic}")
+	position := cursor{body: body, lines: lineStarts(body)}
+	key := func(name string) *yaml.Node {
+		return &yaml.Node{Line: 1, Column: strings.Index(string(body), name) + 1, Value: name}
+	}
+	first, second := key("x-svc-list-type"), key("x-svc-map-type")
+	if at, err := position.offset(first); err != nil || at != 1 {
+		t.Fatalf("the first key is at %d, %v", at, err)
+	}
+	copy(body, "é") // one character where there were two: a second count would end elsewhere
+	if at, err := position.offset(second); err != nil || at != second.Column-1 {
+		t.Errorf("the second key is at %d, %v, want %d", at, err, second.Column-1)
+	}
+	copy(body, "{x")
+	if at, err := position.offset(first); err != nil || at != 1 {
+		t.Errorf("an earlier key is at %d, %v", at, err)
+	}
 }
