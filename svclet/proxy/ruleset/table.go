@@ -170,9 +170,21 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 	noPort := fmt.Sprintf("ct state new %s daddr @%s reject", ip, serviceIPs)
 	hook("filter-input", knftables.FilterType, knftables.InputHook, knftables.FilterPriority,
 		closed, dropped, closedExternal, "ct state new "+toNode+fmt.Sprintf("%s @%s reject", t.key(closedPorts), closedPorts))
-	hook("filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, fromPods+closed, fromPods+dropped, closedExternal, fromPods+noPort)
+	hook("filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, slices.Concat(t.dropInvalid(),
+		[]string{fromPods + closed, fromPods + dropped, closedExternal, fromPods + noPort})...)
 	hook("filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed, dropped, closedExternal, noPort)
 	return count
+}
+
+// dropInvalid returns the rules that drop what pods of the bridge send or get and connection
+// tracking calls invalid, such as a TCP segment outside of the window. Its addresses are not
+// translated: a pod that gets the answer of an endpoint in place of that of the service
+// resets the connection (kubernetes/kubernetes#74839).
+func (t Table) dropInvalid() []string {
+	if t.Bridge == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("iifname %q ct state invalid drop", t.Bridge), fmt.Sprintf("oifname %q ct state invalid drop", t.Bridge)}
 }
 
 func rule(tx *knftables.Transaction, chain, text string) {
