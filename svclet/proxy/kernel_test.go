@@ -421,20 +421,24 @@ func TestServersOfTheNodeAreGuardedInTheKernel(t *testing.T) {
 		if p == nil {
 			return
 		}
-		p.options.Local = func() map[services.Key]ruleset.Fallback {
-			return map[services.Key]ruleset.Fallback{{Namespace: "kube-system", Name: "kube-dns"}: {
-				Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:5300"), netip.MustParseAddrPort("[fd9e:2c41:70b6::53]:5300")}, Port: 53,
-			}}
-		}
 		if err := errors.Join(store.Services().Replace(nil, ""), store.EndpointSlices().Replace(nil, "")); err != nil {
 			t.Error(err)
 		}
-		if !p.sync(t.Context()) {
-			t.Error("not written", p.Problem())
-		}
-		out, err := exec.CommandContext(t.Context(), "nft", "list", "chain", "ip6", "svc0", "loopback").CombinedOutput()
-		if err != nil || !strings.Contains(string(out), `iifname != { "lo", "svc0" } ip6 daddr fd9e:2c41:70b6::53 ct state new drop`) {
-			t.Errorf("error %v, chain\n%s", err, out)
+		for i, addresses := range [][]netip.AddrPort{nil, {netip.MustParseAddrPort("127.0.0.1:5300"), netip.MustParseAddrPort("[fd9e:2c41:70b6::53]:5300")}, nil} {
+			p.options.Local = func() map[services.Key]ruleset.Fallback {
+				return map[services.Key]ruleset.Fallback{{Namespace: "kube-system", Name: "kube-dns"}: {Addresses: addresses, Port: 53}}
+			}
+			if !p.sync(t.Context()) {
+				t.Error("not written", p.Problem())
+			}
+			if missing, err := p.verify(t.Context()); missing || err != nil {
+				t.Errorf("with the servers %v, rules are missing: %t, error %v", addresses, missing, err)
+			}
+			out, err := exec.CommandContext(t.Context(), "nft", "list", "table", "ip6", "svc0").CombinedOutput()
+			guarded := strings.Contains(string(out), `iifname != { "lo", "svc0" } ip6 daddr fd9e:2c41:70b6::53 ct state new drop`)
+			if hook := strings.Contains(string(out), "chain loopback {"); err != nil || guarded != (len(addresses) > 0) || hook != (i > 0) {
+				t.Errorf("with the servers %v, error %v, table\n%s", addresses, err, out)
+			}
 		}
 	})
 }

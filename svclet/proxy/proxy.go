@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -111,7 +110,7 @@ func (p *Proxy) Run(ctx context.Context) {
 	syncloop.Loop{Clock: p.options.Clock, Changed: p.changes.Changed, Signal: p.changes.Signal, Sync: p.sync, Check: p.check, Generation: nft.Generation, Verify: p.verify}.Run(ctx)
 }
 
-// Signal requests a sync, which writes a table again if the servers of this machine have changed.
+// Signal requests a sync, which writes what changes with the servers of this machine.
 func (p *Proxy) Signal() { p.changes.Signal() }
 
 // Written reports whether the tables have the services and endpoints of the last sync.
@@ -222,8 +221,19 @@ func (t *table) mark(k services.Key) {
 	t.dirty[k] = true
 }
 
-// markRestricted marks the services with source ranges.
-func (t *table) markRestricted(all *services.Store) {
+// markPlaced marks the services that change with the addresses of the node, which are those with
+// source ranges, and with its servers.
+func (t *table) markPlaced(all *services.Store, addresses []string, local map[services.Key]ruleset.Fallback) {
+	for _, some := range []map[services.Key]ruleset.Fallback{t.local, local} {
+		for k := range some {
+			if !t.local[k].Equal(local[k]) {
+				t.mark(k)
+			}
+		}
+	}
+	if slices.Equal(t.at.Addresses, addresses) {
+		return
+	}
 	for _, k := range all.Keys() {
 		if s := all.Get(k).Service; s != nil && len(s.Spec.LoadBalancerSourceRanges) > 0 {
 			t.mark(k)
@@ -238,12 +248,14 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	local := o.Local()
 	rules := ruleset.Table{Family: t.family, Bridge: o.Bridge, Servers: servers(local), PodRanges: o.PodRanges()}
 	at := ruleset.Place{Node: o.Node, Zone: o.Zone(), Addresses: o.Addresses()}
-	if !slices.Equal(t.ranges, rules.PodRanges) || t.at.Zone != at.Zone || !maps.EqualFunc(t.local, local, ruleset.Fallback.Equal) {
-		t.written, t.ranges, t.local = false, rules.PodRanges, local
-	} else if !slices.Equal(t.at.Addresses, at.Addresses) {
-		t.markRestricted(o.Services)
+	if !slices.Equal(t.ranges, rules.PodRanges) || t.at.Zone != at.Zone {
+		t.written = false
 	}
-	t.at = at
+	if t.written {
+		rules.ChangeServers(tx, servers(t.local), t.hooks)
+		t.markPlaced(o.Services, at.Addresses, local)
+	}
+	t.ranges, t.at, t.local = rules.PodRanges, at, local
 	parts := map[services.Key]ruleset.Part{}
 	var changes []ruleset.Change
 	before := t.owners
@@ -309,18 +321,19 @@ func (t *table) endFlows(ctx context.Context, o Options) bool {
 	return again
 }
 
-// servers returns the addresses of servers of this machine that other machines could have routes
-// to.
+// servers returns the sorted addresses of servers of this machine that other machines could have
+// routes to.
 func servers(local map[services.Key]ruleset.Fallback) []netip.Addr {
 	var all []netip.Addr
 	for _, fallback := range local {
 		for _, server := range fallback.Addresses {
-			if !server.Addr().IsLoopback() && !slices.Contains(all, server.Addr()) {
+			if !server.Addr().IsLoopback() {
 				all = append(all, server.Addr())
 			}
 		}
 	}
-	return all
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
 }
 
 // service returns a service with its endpoints.

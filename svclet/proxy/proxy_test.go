@@ -313,6 +313,9 @@ func TestALocalServerServesAServicePortWithoutEndpoints(t *testing.T) {
 	expect("before the server listens", map[string]bool{udp: false, tcp: false, "closed-ips { 10.96.0.10 . tcp . 53": true})
 	local = map[services.Key]ruleset.Fallback{{Namespace: "shop", Name: "names"}: {Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:4053"), netip.MustParseAddrPort("[fd00::53]:4053")}, Port: 53}}
 	expect("without endpoints", map[string]bool{udp: true, tcp: true, "closed-ips { 10.96.0.10 . tcp . 9153": true})
+	if last := v4.runs[len(v4.runs)-1]; strings.Contains(last, "delete table") {
+		t.Errorf("the whole table is written:\n%s", last)
+	}
 	endpoints := slice("names-1", "names", "10.244.0.5")
 	endpoints.Ports[0].Name, endpoints.Ports[0].Protocol = ptr.To("dns"), ptr.To(corev1.ProtocolUDP)
 	must(t, p.options.Services.EndpointSlices().Add(endpoints))

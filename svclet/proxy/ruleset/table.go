@@ -48,6 +48,8 @@ const (
 
 const (
 	masqueradeChain = "mark-for-masquerade"
+	// loopbackChain keeps other machines from loopback addresses and the servers of this one.
+	loopbackChain = "loopback"
 	// nodeChain is for this node's connections to endpoints elsewhere. Their source was chosen for
 	// the cluster IP: on a node with several networks it may not be of the one that leads to the
 	// endpoint.
@@ -139,20 +141,12 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 		fromPods = fmt.Sprintf("iifname %q ", t.Bridge)
 		within += fmt.Sprintf(", %q", t.Bridge)
 	}
-	var guards []string
-	for _, server := range t.Servers {
-		if t.Bridge != "" && server.Is6() == (t.Family == corev1.IPv6Protocol) {
-			guards = append(guards, fmt.Sprintf(`iifname != { "lo", %q } %s daddr %s ct state new drop`, t.Bridge, ip, server))
-		}
-	}
 	notLoopback := ""
 	if t.Family == corev1.IPv4Protocol {
 		notLoopback = "ip daddr != 127.0.0.0/8 "
-		// Loopback addresses are routed, for node ports; only this machine may use them.
-		guards = append(guards, `iifname != "lo" ip daddr 127.0.0.0/8 ct state new drop`)
 	}
-	if len(guards) > 0 {
-		hook("loopback", knftables.FilterType, knftables.PreroutingHook, knftables.ManglePriority, guards...)
+	if guards := t.guards(); len(guards) > 0 {
+		hook(loopbackChain, knftables.FilterType, knftables.PreroutingHook, knftables.ManglePriority, guards...)
 	}
 	hook("firewall", knftables.FilterType, knftables.PreroutingHook, knftables.DNATPriority+"-10", guarded)
 	hook("firewall-output", knftables.FilterType, knftables.OutputHook, "-110", guarded)
@@ -174,6 +168,37 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 		[]string{fromPods + closed, fromPods + dropped, closedExternal, fromPods + noPort})...)
 	hook("filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed, dropped, closedExternal, noPort)
 	return count
+}
+
+// guards returns the rules that keep other machines from the servers of this one.
+func (t Table) guards() []string {
+	var guards []string
+	for _, server := range t.Servers {
+		if t.Bridge != "" && server.Is6() == (t.Family == corev1.IPv6Protocol) {
+			guards = append(guards, fmt.Sprintf(`iifname != { "lo", %q } %s daddr %s ct state new drop`, t.Bridge, Protocol(t.Family), server))
+		}
+	}
+	if t.Family == corev1.IPv4Protocol {
+		// Loopback addresses are routed, for node ports; only this machine may use them.
+		guards = append(guards, `iifname != "lo" ip daddr 127.0.0.0/8 ct state new drop`)
+	}
+	return guards
+}
+
+// ChangeServers adds to a transaction what makes the table have its servers in place of others. It
+// changes the number of rules of their chain, by which the kernel enters the table.
+func (t Table) ChangeServers(tx *knftables.Transaction, before []netip.Addr, hooks map[string]int) {
+	old, guards := t, t.guards()
+	old.Servers = before
+	if slices.Equal(old.guards(), guards) {
+		return
+	}
+	tx.Add(&knftables.Chain{Name: loopbackChain, Type: ptr.To(knftables.FilterType), Hook: ptr.To(knftables.PreroutingHook), Priority: ptr.To(knftables.ManglePriority)})
+	tx.Flush(&knftables.Chain{Name: loopbackChain})
+	for _, guard := range guards {
+		rule(tx, loopbackChain, guard)
+	}
+	hooks[loopbackChain] = len(guards)
 }
 
 // dropInvalid returns the rules that drop what pods of the bridge send or get and connection
