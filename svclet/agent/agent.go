@@ -191,6 +191,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	all.add(recordsTask(conn, pulls))
 	all.add(gracefulShutdown(base, conn, p, n))
 	all.add(checkSkew(base, conn))
+	all.add(podRules(base))
 	all.add(podNetwork(ctx, base, conn))
 	all.add(services.tasks)
 	all.add(networkTasks)

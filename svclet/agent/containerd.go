@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/image/load"
@@ -31,6 +32,49 @@ func StartContainerd(ctx context.Context, c containerd.Config) (*containerd.Runt
 		return nil, errors.Join(err, started.Stop(context.WithoutCancel(ctx)))
 	}
 	return started, nil
+}
+
+// rulesInterval is the time between two checks of the iptables rules of pods.
+const rulesInterval = time.Minute
+
+// podRules returns what keeps the iptables rules of pods, without which their connections
+// may not leave the machine, if the agent has a containerd of its own.
+func podRules(base common) tasks {
+	if base.Containerd == nil {
+		return tasks{}
+	}
+	return tasks{parts: []func(context.Context){func(ctx context.Context) {
+		keepRules(ctx, base.Clock, base.Containerd.EnsureRules)
+	}}}
+}
+
+// keepRules calls a function that adds missing rules once a minute, until ctx is done. It
+// logs what has been added, and each failure once.
+func keepRules(ctx context.Context, c clock.WithTicker, ensure func(context.Context) (added bool, err error)) {
+	tick := c.NewTicker(rulesInterval)
+	defer tick.Stop()
+	logger, failure := klog.FromContext(ctx), ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C():
+		}
+		added, err := ensure(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if added {
+			logger.Info("Rules of iptables for pods were missing, added them again")
+		}
+		switch {
+		case err == nil:
+			failure = ""
+		case err.Error() != failure:
+			failure = err.Error()
+			logger.Error(err, "Failed to add rules of iptables for pods, will retry")
+		}
+	}
 }
 
 // podCIDRWatchRetry is the pause after a watch of the Node has ended.

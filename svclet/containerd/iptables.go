@@ -55,19 +55,21 @@ func isIPv6(cidr string) bool {
 	return err == nil && prefix.Addr().Is6()
 }
 
-// addRules adds the iptables rules that do not exist.
-func addRules(ctx context.Context, program string, rules []rule) error {
+// addRules adds the iptables rules that do not exist, and reports whether it has added any.
+func addRules(ctx context.Context, program string, rules []rule) (added bool, err error) {
 	for _, rule := range rules {
-		if err := rule.add(ctx, program); err != nil {
-			return err
+		one, err := rule.add(ctx, program)
+		if err != nil {
+			return added, err
 		}
+		added = added || one
 	}
-	return nil
+	return added, nil
 }
 
 // add adds a rule that does not exist to the end of its chain, or in front of a rule that
 // refuses every packet: such a one ends the chains of Fedora's iptables-services.
-func (r rule) add(ctx context.Context, program string) error {
+func (r rule) add(ctx context.Context, program string) (added bool, err error) {
 	chain, err := iptables.Read(ctx, iptables.Program(program, r.v6), r.table, r.chain)
 	if err != nil {
 		// iptables adds rules to a chain that only nft can list.
@@ -79,17 +81,18 @@ func (r rule) add(ctx context.Context, program string) error {
 	}
 	switch {
 	case slices.Contains(effective, strings.Join(r.args, " ")):
-		return nil
-	case refusal < 0:
-		if r.run(ctx, program, "--check", r.chain) == nil {
-			return nil
+		return false, nil
+	case refusal >= 0:
+		err = r.remove(ctx, program)
+		if err == nil {
+			err = r.run(ctx, program, "--insert", r.chain, strconv.Itoa(refusal+1))
 		}
-		return r.run(ctx, program, "--append", r.chain)
+	case r.run(ctx, program, "--check", r.chain) == nil:
+		return false, nil
+	default:
+		err = r.run(ctx, program, "--append", r.chain)
 	}
-	if err := r.remove(ctx, program); err != nil {
-		return err
-	}
-	return r.run(ctx, program, "--insert", r.chain, strconv.Itoa(refusal+1))
+	return err == nil, err
 }
 
 // removeRules removes the iptables rules that exist.

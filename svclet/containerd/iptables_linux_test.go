@@ -45,7 +45,7 @@ func TestConnectionsOfPodsAreAdmittedInFrontOfRulesThatRefuseAll(t *testing.T) {
 		rules := append(forwardRules("svc0", ranges), masqueradeRules("svc0", ranges)...)
 		add := func() {
 			t.Helper()
-			if err := addRules(t.Context(), program, rules); err != nil {
+			if _, err := addRules(t.Context(), program, rules); err != nil {
 				t.Error(err)
 			}
 		}
@@ -92,7 +92,7 @@ func TestRulesAreAddedToAChainThatOnlyNftCanList(t *testing.T) {
 		run("nft add rule ip filter FORWARD ct state vmap { established : accept }")
 		rules := forwardRules("svc0", []string{"10.88.0.0/24"})
 		for range 2 {
-			if err := addRules(t.Context(), program, rules); err != nil {
+			if _, err := addRules(t.Context(), program, rules); err != nil {
 				t.Error(err)
 			}
 		}
@@ -108,4 +108,58 @@ func TestRulesAreAddedToAChainThatOnlyNftCanList(t *testing.T) {
 			t.Errorf("after their removal: %v: %s", err, listed)
 		}
 	})
+}
+
+func TestRulesThatOtherProgramsRemoveAreAddedAgain(t *testing.T) {
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	withIPTables(t, func(program string, run func(string)) {
+		r := &Runtime{settings: settings{Config: Config{Dir: t.TempDir(), PodCIDRs: []string{"10.88.0.0/24", "fd00:88::/64"}, Programs: Programs{IPTables: program}}}}
+		const in, out, masquerade4, masquerade6 = "-i svc0 -j ACCEPT", "-o svc0 -j ACCEPT", "-s 10.88.0.0/24 ! -o svc0 -j MASQUERADE", "-s fd00:88::/64 ! -o svc0 -j MASQUERADE"
+		masquerades := true
+		ensure := func(when string, wantAdded bool) {
+			t.Helper()
+			added, err := r.EnsureRules(t.Context())
+			if err != nil || added != wantAdded {
+				t.Errorf("%s: rules are added: %t, %v", when, added, err)
+			}
+			for v6, masquerade := range map[bool]string{false: masquerade4, true: masquerade6} {
+				expectChain(t, when, program, v6, "filter", "FORWARD", in, out)
+				if masquerades {
+					expectChain(t, when, program, v6, "nat", "POSTROUTING", masquerade)
+				} else {
+					expectChain(t, when, program, v6, "nat", "POSTROUTING")
+				}
+			}
+		}
+		ensure("without any", true)
+		for _, flush := range []string{"iptables -F FORWARD", "ip6tables -F FORWARD", "iptables -t nat -F", "iptables -D FORWARD " + out, "nft flush ruleset"} {
+			run(flush)
+			ensure("after "+flush, true)
+			ensure("twice after "+flush, false)
+		}
+		masquerades = false
+		if err := r.Masquerade(t.Context(), false); err != nil {
+			t.Error(err)
+		}
+		ensure("with another part that gives the node's address", false)
+		run("nft flush ruleset")
+		ensure("all of them, with that part", true)
+	})
+}
+
+func TestNoRulesAreAddedWithoutThePermissionAndWithoutIPTables(t *testing.T) {
+	for _, s := range []settings{
+		{Config: Config{Dir: t.TempDir()}},
+		{Config: Config{Dir: t.TempDir(), Programs: Programs{IPTables: "/none"}}, hostNetworkOnly: true},
+	} {
+		if added, err := (&Runtime{settings: s}).EnsureRules(t.Context()); added || err != nil {
+			t.Error(added, err)
+		}
+	}
+	r := &Runtime{settings: settings{Config: Config{Dir: t.TempDir(), Programs: Programs{IPTables: "/none/iptables"}}}}
+	if added, err := r.EnsureRules(t.Context()); added || err == nil || !strings.HasPrefix(err.Error(), "/none/iptables --wait 5 --table filter --append FORWARD -i svc0 -j ACCEPT: ") {
+		t.Errorf("a program that cannot be run: %t, %v", added, err)
+	}
 }

@@ -180,15 +180,42 @@ func (r *Runtime) Masquerade(ctx context.Context, on bool) error {
 	if err != nil {
 		return err
 	}
-	rules, change := masqueradeRules(r.Bridge(), ranges), removeRules
+	rules := masqueradeRules(r.Bridge(), ranges)
 	if on {
-		change = addRules
+		_, err = addRules(ctx, iptables, rules)
+	} else {
+		err = removeRules(ctx, iptables, rules)
 	}
-	if err := change(ctx, iptables, rules); err != nil {
+	if err != nil {
 		return fmt.Errorf("set the addresses with which connections of pods leave the machine: %w", err)
 	}
 	r.masquerade = &on
 	return nil
+}
+
+// EnsureRules adds the iptables rules of pods that other programs have removed, such as
+// iptables-services at its restart, and reports whether it has added any.
+func (r *Runtime) EnsureRules(ctx context.Context) (added bool, err error) {
+	r.networks.Lock()
+	defer r.networks.Unlock()
+	iptables := r.settings.Programs.IPTables
+	if iptables == "" || r.settings.hostNetworkOnly {
+		return false, nil
+	}
+	ranges, err := r.settings.Ranges()
+	if err != nil {
+		return false, err
+	}
+	return addRules(ctx, iptables, r.rules(r.settings.Config, ranges))
+}
+
+// rules returns the iptables rules of pods with addresses of some ranges.
+func (r *Runtime) rules(config Config, ranges []string) []rule {
+	rules := forwardRules(config.bridge(), ranges)
+	if ptr.Deref(r.masquerade, !config.PodNetwork) {
+		rules = append(rules, masqueradeRules(config.bridge(), ranges)...)
+	}
+	return rules
 }
 
 // Bridge returns the name of the interface to which pods are connected.
@@ -248,11 +275,8 @@ func (r *Runtime) network(ctx context.Context, config Config) (warnings []string
 	if !slices.Equal(before, after) {
 		err = removeRules(ctx, iptables, append(forwardRules(config.bridge(), before), masqueradeRules(config.bridge(), before)...))
 	}
-	rules := forwardRules(config.bridge(), after)
-	if ptr.Deref(r.masquerade, !config.PodNetwork) {
-		rules = append(rules, masqueradeRules(config.bridge(), after)...)
-	}
-	if err = errors.Join(err, addRules(ctx, iptables, rules)); err != nil {
+	_, failed := addRules(ctx, iptables, r.rules(config, after))
+	if err = errors.Join(err, failed); err != nil {
 		warnings = append(warnings, fmt.Sprintf("pods do not reach other machines: %v", err))
 	}
 	return warnings, nil

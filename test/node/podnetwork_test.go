@@ -190,6 +190,15 @@ var _ = Describe("two machines", func() {
 		// A namespace may begin with that of this machine, which its own agent has set.
 		guarded, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/"+name, "sysctl", "-w", "net.ipv4.conf.all.route_localnet=0").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(guarded))
+		// The firewall refuses forwarded connections, like Fedora's iptables-services, but for those that docs/pod-network.md names.
+		firewall := func() {
+			GinkgoHelper()
+			for _, rule := range []string{"-F FORWARD", "-A FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT", "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", "-A FORWARD -j REJECT --reject-with icmp-host-prohibited"} {
+				out, err := exec.CommandContext(ctx, "nsenter", append([]string{"--net=/run/netns/" + name, "iptables"}, strings.Fields(rule)...)...).CombinedOutput()
+				Expect(err).NotTo(HaveOccurred(), "%s: %s", rule, out)
+			}
+		}
+		firewall()
 		m := newJoining("other", name)
 		m.join(ctx, "--node-ip="+address)
 		m.approve(ctx)
@@ -263,6 +272,9 @@ spec: {type: LoadBalancer, externalTrafficPolicy: Local, selector: {app: web}, p
 		out, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/"+name, "ip", "route", "flush", "proto", "118").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
 		Eventually(seen("far", "web")).Should(Equal(addresses["far"] + "\n"))
+		By("after a restart of its firewall, which removes the rules of others")
+		firewall()
+		Eventually(seen("far", addresses["near-web"]+":8080")).Should(Equal(addresses["far"] + "\n"))
 
 		By("while a service with pods on both is rolled over: no request of either machine's pods fails")
 		clients := map[string]podClient{}
