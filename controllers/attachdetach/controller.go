@@ -5,7 +5,10 @@ package attachdetach
 
 import (
 	"context"
+	"fmt"
+	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -21,6 +24,7 @@ import (
 
 // New declares the controller.
 func New() controller.Controller {
+	o := &options{period: time.Minute}
 	return controller.Controller{
 		Name:    "attachdetach",
 		Aliases: []string{"persistentvolume-attach-detach-controller"},
@@ -31,17 +35,47 @@ func New() controller.Controller {
 			controller.Can("storage.k8s.io", []string{"volumeattachments"}, []string{"create", "delete"}),
 			controller.Can("", []string{"nodes/status"}, []string{"patch"}),
 		},
-		Setup: setup,
+		Flags:    o.addFlags,
+		Validate: o.validate,
+		Setup:    o.setup,
 	}
+}
+
+const (
+	noForceFlag = "disable-force-detach-on-timeout"
+	periodFlag  = "attach-detach-reconcile-sync-period"
+	noSyncFlag  = "disable-attach-detach-reconcile-sync"
+)
+
+type options struct {
+	noForce, noSync bool
+	period          time.Duration
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	const unused = "Has no effect: VolumeAttachments are watched, and no other state is kept that could differ from them."
+	fs.BoolVar(&o.noForce, noForceFlag, o.noForce, "Keep a volume that its node may still use attached for any time while the node is not ready or deleted, unless it has the taint "+corev1.TaintNodeOutOfService+". Otherwise it is detached after six minutes.")
+	fs.DurationVar(&o.period, periodFlag, o.period, unused)
+	fs.BoolVar(&o.noSync, noSyncFlag, o.noSync, unused)
+}
+
+func (o *options) validate() []error {
+	if o.period < time.Second {
+		return []error{fmt.Errorf("--%s: %s must be at least 1s", periodFlag, o.period)}
+	}
+	return nil
 }
 
 const workers = 10
 
-func setup(ctx context.Context, env *controller.Env) error {
+func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	if err := env.Indexes.Need(ctx, index.PodsByNode(), index.PodsByClaim(), attachmentsByNode(), attachmentsByVolume()); err != nil {
 		return err
 	}
-	r := &reconciler{client: env.Client, recorder: env.Recorder("attachdetach-controller"), now: env.Clock.Now, unused: newUnused(), exclusives: &exclusives{}}
+	r := &reconciler{
+		client: env.Client, recorder: env.Recorder("attachdetach-controller"), now: env.Clock.Now, noForce: o.noForce,
+		unused: newUnused(), exclusives: &exclusives{},
+	}
 	w := watches{env.Manager.GetCache()}
 	return controller.Run(env, controller.Options{Name: "attachdetach", Workers: workers}, r,
 		controller.Watch[string]{Object: &corev1.Node{}, Handler: w.handler(w.ofNode), Predicates: []predicate.TypedPredicate[client.Object]{nodeChanged}},

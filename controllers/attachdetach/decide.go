@@ -24,6 +24,8 @@ type state struct {
 	// volumes are those of the attachments, by name.
 	volumes map[string]*corev1.PersistentVolume
 	now     time.Time
+	// noForce keeps attachments that a node may still use after forceAfter.
+	noForce bool
 	// since is when the volume of an attachment was last wanted; a zero time is now.
 	since map[string]time.Time
 }
@@ -156,7 +158,7 @@ func (s *state) detach(p *plan, a *storagev1.VolumeAttachment) {
 		return
 	}
 	p.unused = append(p.unused, a.Name)
-	if s.node == nil || !ready(s.node) { // else its agent unmounts the volume
+	if !s.noForce && (s.node == nil || !ready(s.node)) { // else its agent unmounts the volume
 		since := s.since[a.Name]
 		if since.IsZero() {
 			since = s.now

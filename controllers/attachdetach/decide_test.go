@@ -68,7 +68,13 @@ func TestDecide(t *testing.T) {
 		{"but not while the node uses it", state{attachments: of(mine)}, inUse, "attached kubernetes.io/csi/d^pv, unused 1"},
 		{"a node that is not ready gets six minutes", state{attachments: of(mine)}, notReady, "attached kubernetes.io/csi/d^pv, unused 1, after 6m0s"},
 		{"and no more", state{attachments: of(mine), since: map[string]time.Time{mine.Name: now.Add(-6 * time.Minute)}}, notReady, "delete n, unused 1"},
+		{"unless volumes are not detached by force", state{noForce: true, attachments: of(mine), since: map[string]time.Time{mine.Name: now.Add(-6 * time.Minute)}}, notReady, "attached kubernetes.io/csi/d^pv, unused 1"},
+		{"also when the node was deleted", state{noForce: true, attachments: of(mine), since: map[string]time.Time{mine.Name: now.Add(-6 * time.Minute)}}, deleted, "attached kubernetes.io/csi/d^pv, unused 1"},
 		{"one that is out of service none", state{attachments: of(mine)}, func(s *state) {
+			inUse(s)
+			s.node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+		}, "delete n"},
+		{"also if volumes are not detached by force", state{noForce: true, attachments: of(mine)}, func(s *state) {
 			inUse(s)
 			s.node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
 		}, "delete n"},

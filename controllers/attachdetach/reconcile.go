@@ -27,6 +27,7 @@ type reconciler struct {
 	client   client.Client
 	recorder record.EventRecorder
 	now      func() time.Time
+	noForce  bool
 	unused   *unused
 
 	exclusives *exclusives
@@ -66,7 +67,7 @@ func (r *reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 // state reads what a plan is made from; false if the controller does not attach volumes
 // to the node.
 func (r *reconciler) state(ctx context.Context, name string) (state, bool, error) {
-	s := state{name: name, now: r.now(), volumes: map[string]*corev1.PersistentVolume{}}
+	s := state{name: name, now: r.now(), noForce: r.noForce, volumes: map[string]*corev1.PersistentVolume{}}
 	s.since = r.unused.since(name)
 	node := &corev1.Node{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: name}, node)
