@@ -43,9 +43,16 @@ func (a *Authenticator) legacy(ctx context.Context, claims tokenClaims, token st
 	case subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0:
 		return nil, fmt.Errorf("service account token: it is not the one in secret %q", claims.SecretName)
 	}
-	account, err := a.find(ctx, "serviceaccounts", info.Namespace, &resource.Referent{Name: info.Name, UID: types.UID(info.UID)})
+	found, err = a.find(ctx, "serviceaccounts", info.Namespace, &resource.Referent{Name: info.Name, UID: types.UID(info.UID)})
 	if err != nil {
 		return nil, err
+	}
+	account, ok := found.(*corev1.ServiceAccount)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("service account token: the account is a %T", found)
+	case account.DeletionTimestamp != nil: // at once, as that of the secret
+		return nil, fmt.Errorf("service account token: serviceaccounts %q has been deleted", info.Name)
 	}
 	if secret.Labels[invalidSinceLabel] != "" {
 		a.count(LegacyInvalid)
@@ -53,8 +60,6 @@ func (a *Authenticator) legacy(ctx context.Context, claims tokenClaims, token st
 		a.labelUse(ctx, secret) // the cleaner removes what is not used
 		return nil, fmt.Errorf("service account token: secret %q is marked invalid; use kubectl create token, or remove its label %s", secret.Name, invalidSinceLabel)
 	}
-	if account, ok := account.(*corev1.ServiceAccount); ok {
-		a.track(ctx, secret, account)
-	}
+	a.track(ctx, secret, account)
 	return info, nil
 }

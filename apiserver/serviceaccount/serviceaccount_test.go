@@ -360,6 +360,9 @@ func TestTokensOfSecrets(t *testing.T) {
 		{"of a deleted secret", func(w *fixture, _ *corev1.Secret) { delete(w.objects, "secrets/shop/till-token") }, `refused: service account token: secrets "till-token" not found`},
 		{"of a secret that holds another", func(_ *fixture, s *corev1.Secret) { s.Data["token"] = []byte("another") }, `refused: service account token: it is not the one in secret "till-token"`},
 		{"of a deleted account", func(w *fixture, _ *corev1.Secret) { delete(w.objects, "serviceaccounts/shop/till") }, `refused: service account token: serviceaccounts "till" not found`},
+		{"of an account that is being deleted", func(w *fixture, _ *corev1.Secret) {
+			w.objects["serviceaccounts/shop/till"].SetDeletionTimestamp(&metav1.Time{Time: start})
+		}, `refused: service account token: serviceaccounts "till" has been deleted`},
 		{"of an account of another UID", func(w *fixture, _ *corev1.Secret) { w.objects["serviceaccounts/shop/till"].SetUID("sa-2") },
 			`refused: service account token: the UID of serviceaccounts "till" is sa-2, not sa-1 as in the token`},
 		{"of a secret that is marked invalid", func(_ *fixture, s *corev1.Secret) { s.Labels = map[string]string{invalidSinceLabel: "2024-05-01"} },

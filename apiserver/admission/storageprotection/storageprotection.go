@@ -1,6 +1,7 @@
 // Package storageprotection owns the admission plugin StorageObjectInUseProtection of
-// Kubernetes: new claims and volumes get a finalizer, which the controllers
-// pvcprotection and pvprotection remove when the object is not in use any more.
+// Kubernetes: new claims, volumes and VolumeAttributesClasses get a finalizer, which the
+// controllers pvcprotection, pvprotection and vacprotection remove when the object is not
+// in use any more.
 // https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection
 package storageprotection
 
@@ -10,6 +11,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apiserver/pkg/admission"
 )
 
@@ -19,6 +21,7 @@ const PluginName = "StorageObjectInUseProtection"
 const (
 	claimFinalizer  = "kubernetes.io/pvc-protection"
 	volumeFinalizer = "kubernetes.io/pv-protection"
+	classFinalizer  = "kubernetes.io/vac-protection"
 )
 
 // Register registers the plugin.
@@ -43,6 +46,8 @@ func (p *plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 		add(&object.Finalizers, claimFinalizer)
 	case *corev1.PersistentVolume:
 		add(&object.Finalizers, volumeFinalizer)
+	case *storagev1.VolumeAttributesClass:
+		add(&object.Finalizers, classFinalizer)
 	}
 	return nil
 }

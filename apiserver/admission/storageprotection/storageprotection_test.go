@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -22,6 +23,7 @@ func TestNewClaimsAndVolumesAreProtected(t *testing.T) {
 	}{
 		{rule: "a claim", object: &corev1.PersistentVolumeClaim{ObjectMeta: with("other")}, want: []string{"other", "kubernetes.io/pvc-protection"}},
 		{rule: "a volume", object: &corev1.PersistentVolume{ObjectMeta: with()}, want: []string{"kubernetes.io/pv-protection"}},
+		{rule: "a class of attributes", object: &storagev1.VolumeAttributesClass{ObjectMeta: with()}, want: []string{"kubernetes.io/vac-protection"}},
 		{rule: "once", object: &corev1.PersistentVolume{ObjectMeta: with("kubernetes.io/pv-protection")}, want: []string{"kubernetes.io/pv-protection"}},
 		{rule: "an update may remove the finalizer", object: &corev1.PersistentVolumeClaim{ObjectMeta: with()}, old: &corev1.PersistentVolumeClaim{ObjectMeta: with("kubernetes.io/pvc-protection")}},
 		{rule: "another kind", object: &corev1.ConfigMap{ObjectMeta: with()}},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/big"
 	"os"
+	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -97,22 +98,53 @@ func (a *authority) sign(r *x509.CertificateRequest, usages []certificatesv1.Key
 	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}), nil
 }
 
-// keyUsages returns the usages of a certificate: those that the rules of the signers
-// allow.
+// usagesOf has the usages of keys (RFC 5280, section 4.2.1.3), and extendedOf the extended
+// ones (section 4.2.1.12), by their names in requests.
+var (
+	usagesOf = map[certificatesv1.KeyUsage]x509.KeyUsage{
+		certificatesv1.UsageSigning:           x509.KeyUsageDigitalSignature,
+		certificatesv1.UsageDigitalSignature:  x509.KeyUsageDigitalSignature,
+		certificatesv1.UsageContentCommitment: x509.KeyUsageContentCommitment,
+		certificatesv1.UsageKeyEncipherment:   x509.KeyUsageKeyEncipherment,
+		certificatesv1.UsageDataEncipherment:  x509.KeyUsageDataEncipherment,
+		certificatesv1.UsageKeyAgreement:      x509.KeyUsageKeyAgreement,
+		certificatesv1.UsageCertSign:          x509.KeyUsageCertSign,
+		certificatesv1.UsageCRLSign:           x509.KeyUsageCRLSign,
+		certificatesv1.UsageEncipherOnly:      x509.KeyUsageEncipherOnly,
+		certificatesv1.UsageDecipherOnly:      x509.KeyUsageDecipherOnly,
+	}
+	extendedOf = map[certificatesv1.KeyUsage]x509.ExtKeyUsage{
+		certificatesv1.UsageAny:             x509.ExtKeyUsageAny,
+		certificatesv1.UsageServerAuth:      x509.ExtKeyUsageServerAuth,
+		certificatesv1.UsageClientAuth:      x509.ExtKeyUsageClientAuth,
+		certificatesv1.UsageCodeSigning:     x509.ExtKeyUsageCodeSigning,
+		certificatesv1.UsageEmailProtection: x509.ExtKeyUsageEmailProtection,
+		certificatesv1.UsageSMIME:           x509.ExtKeyUsageEmailProtection,
+		certificatesv1.UsageIPsecEndSystem:  x509.ExtKeyUsageIPSECEndSystem,
+		certificatesv1.UsageIPsecTunnel:     x509.ExtKeyUsageIPSECTunnel,
+		certificatesv1.UsageIPsecUser:       x509.ExtKeyUsageIPSECUser,
+		certificatesv1.UsageTimestamping:    x509.ExtKeyUsageTimeStamping,
+		certificatesv1.UsageOCSPSigning:     x509.ExtKeyUsageOCSPSigning,
+		certificatesv1.UsageMicrosoftSGC:    x509.ExtKeyUsageMicrosoftServerGatedCrypto,
+		certificatesv1.UsageNetscapeSGC:     x509.ExtKeyUsageNetscapeServerGatedCrypto,
+	}
+)
+
+// keyUsages returns the usages of a certificate. Which ones a request may have is a rule of
+// its signer: the one of legacy requests allows all.
 func keyUsages(usages []certificatesv1.KeyUsage) (usage x509.KeyUsage, extended []x509.ExtKeyUsage, err error) {
 	for _, u := range usages {
-		switch u {
-		case certificatesv1.UsageDigitalSignature, certificatesv1.UsageSigning:
-			usage |= x509.KeyUsageDigitalSignature
-		case certificatesv1.UsageKeyEncipherment:
-			usage |= x509.KeyUsageKeyEncipherment
-		case certificatesv1.UsageClientAuth:
-			extended = append(extended, x509.ExtKeyUsageClientAuth)
-		case certificatesv1.UsageServerAuth:
-			extended = append(extended, x509.ExtKeyUsageServerAuth)
-		default:
+		plain, isPlain := usagesOf[u]
+		ext, isExtended := extendedOf[u]
+		switch {
+		case isPlain:
+			usage |= plain
+		case !isExtended:
 			return 0, nil, errors.New("unrecognized usage: " + string(u))
+		case !slices.Contains(extended, ext):
+			extended = append(extended, ext)
 		}
 	}
+	slices.Sort(extended)
 	return usage, extended, nil
 }

@@ -202,6 +202,28 @@ func TestEachSignerHasAnAuthorityOfItsOwn(t *testing.T) {
 	}
 }
 
+// TestEveryUsageOfALegacyRequestIsSigned: a request whose usages the signer does not know
+// would be tried again without end.
+func TestEveryUsageOfALegacyRequestIsSigned(t *testing.T) {
+	request := csr(t, certificatesv1.CertificateApproved)
+	request.Spec.SignerName = legacySigner
+	request.Spec.Usages = []certificatesv1.KeyUsage{
+		certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment, certificatesv1.UsageKeyEncipherment,
+		certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment, certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign,
+		certificatesv1.UsageEncipherOnly, certificatesv1.UsageDecipherOnly, certificatesv1.UsageAny, certificatesv1.UsageServerAuth,
+		certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning, certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME,
+		certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping,
+		certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC,
+	}
+	request, certificate := signedBy(t, request, map[string]files{legacySigner: authorityFiles(t, now.AddDate(10, 0, 0))})
+	switch {
+	case certificate == nil:
+		t.Fatalf("it is not signed: %+v", request.Status.Conditions)
+	case certificate.KeyUsage != 1<<9-1 || len(certificate.ExtKeyUsage) != 12 || certificate.IsCA:
+		t.Errorf("the certificate has the usages %b and %v, and is of an authority: %t", certificate.KeyUsage, certificate.ExtKeyUsage, certificate.IsCA)
+	}
+}
+
 func TestARequestThatBreaksARuleOfItsSignerFails(t *testing.T) {
 	request := csr(t, certificatesv1.CertificateApproved)
 	request.Spec.Usages = append(request.Spec.Usages, certificatesv1.UsageCertSign)
