@@ -186,6 +186,9 @@ func measureAgentWithPods(ctx context.Context, t *trial) error {
 	})
 }
 
+// atOnceRow returns the name of the row of pods that are created at once.
+func atOnceRow(pods int) string { return fmt.Sprintf("create to Running, %d at once", pods) }
+
 // measureFullNode measures how long a node takes to run as many pods as it may.
 func measureFullNode(ctx context.Context, t *trial) error {
 	return withAgent(ctx, t, func(a *agentTrial) error {
@@ -194,7 +197,7 @@ func measureFullNode(ctx context.Context, t *trial) error {
 		if err != nil {
 			return err
 		}
-		t.record(lower(fmt.Sprintf("create to Running, %d at once", n), "the last one", "ms"), milliseconds(times[n-1]))
+		t.record(lower(atOnceRow(n), "the last one", "ms"), milliseconds(times[n-1]))
 		return a.removeAll(ctx)
 	})
 }
