@@ -154,13 +154,16 @@ func newClaims(base common, conn connections) (preparedClaims, error) {
 	if !base.Claims {
 		return preparedClaims{}, nil
 	}
-	o := claims.Options{Dir: base.RootDir}
+	o := claims.Options{Dir: base.RootDir, Clock: base.Clock}
 	if conn.clients != nil {
 		o.Get = conn.clients.ResourceClaim
+		o.DeleteSlices = func(ctx context.Context, driver string) error {
+			return conn.clients.DeleteResourceSlices(ctx, base.name, driver)
+		}
 	}
 	m, err := claims.New(o)
 	if err != nil {
 		return preparedClaims{}, err
 	}
-	return preparedClaims{manager: m, claims: m, tasks: tasks{parts: []func(context.Context){func(ctx context.Context) { <-ctx.Done(); m.Close() }}}}, nil
+	return preparedClaims{manager: m, claims: m, tasks: tasks{parts: []func(context.Context){m.Run}}}, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"svc.dev/svc/apis/podspec"
@@ -40,4 +41,22 @@ func (a *Clients) ResourceClaim(ctx context.Context, namespace, name string) (*r
 		return &found.ResourceClaim, nil
 	}
 	return nil, err
+}
+
+// DeleteResourceSlices deletes the ResourceSlices of a node, of one driver or, if that is empty, of
+// all, by the newest version of their API that the server has. It deletes none at a server that
+// does not have the kind.
+func (a *Clients) DeleteResourceSlices(ctx context.Context, node, driver string) error {
+	selected := fields.Set{resourceapi.ResourceSliceSelectorNodeName: node}
+	if driver != "" {
+		selected[resourceapi.ResourceSliceSelectorDriver] = driver
+	}
+	for _, version := range []string{"v1", "v1beta2", "v1beta1"} {
+		err := a.Core.Delete().AbsPath("/apis", resourceapi.GroupName, version).Resource("resourceslices").
+			Param("fieldSelector", selected.String()).Do(ctx).Error()
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
 }

@@ -55,3 +55,30 @@ func TestAClaimIsReadByTheVersionThatTheServerHas(t *testing.T) {
 		t.Errorf("a server without the kinds: %v", err)
 	}
 }
+
+func TestTheResourceSlicesOfANodeAreDeletedByTheVersionThatTheServerHas(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1":       "DELETE /apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.driver%3Dgpu%2Cspec.nodeName%3Dn1",
+		"v1beta1":  "DELETE /apis/resource.k8s.io/v1beta1/resourceslices?fieldSelector=spec.driver%3Dgpu%2Cspec.nodeName%3Dn1",
+		"v1alpha2": "",
+	} {
+		got := ""
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/apis/resource.k8s.io/"+version+"/resourceslices" || version == "v1alpha2" {
+				http.NotFound(w, r)
+				return
+			}
+			got = r.Method + " " + r.URL.String()
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+		}))
+		c, err := New(&rest.Config{Host: server.URL}, clock.RealClock{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.DeleteResourceSlices(t.Context(), "n1", "gpu"); err != nil || got != want {
+			t.Errorf("%s: %q, %v", version, got, err)
+		}
+		server.Close()
+	}
+}

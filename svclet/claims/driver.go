@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/klog/v2"
 	draapi "k8s.io/kubelet/pkg/apis/dra/v1"
@@ -48,11 +49,19 @@ func (m *Manager) Register(ctx context.Context, p plugins.Plugin) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drivers[p.Name] = append(m.drivers[p.Name], d)
+	m.keepSlices(p.Name)
 	return nil
 }
 
 // Deregister implements plugins.Handler. What the driver has prepared stays prepared.
-func (m *Manager) Deregister(ctx context.Context, p plugins.Plugin) { m.remove(ctx, p) }
+func (m *Manager) Deregister(ctx context.Context, p plugins.Plugin) {
+	m.remove(ctx, p)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.drivers[p.Name]) == 0 {
+		m.dropSlices(p.Name)
+	}
+}
 
 // remove forgets the instance of a driver at an endpoint.
 func (m *Manager) remove(ctx context.Context, p plugins.Plugin) {
@@ -81,13 +90,19 @@ func (m *Manager) Close() {
 	clear(m.drivers)
 }
 
-// client returns the client of a driver.
+// client returns the client of a driver: of its last instance that is not known to be
+// unreachable, or else of the last one.
 func (m *Manager) client(name string) (draapi.DRAPluginClient, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	instances := m.drivers[name]
 	if len(instances) == 0 {
 		return nil, fmt.Errorf("driver %s is not registered on this node", name)
+	}
+	for _, d := range slices.Backward(instances) {
+		if d.conn.GetState() != connectivity.TransientFailure {
+			return d.client, nil
+		}
 	}
 	return instances[len(instances)-1].client, nil
 }

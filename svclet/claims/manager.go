@@ -15,6 +15,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/checkpoint"
 )
@@ -25,6 +26,10 @@ type Options struct {
 	Dir string
 	// Get reads a claim; nil in standalone mode.
 	Get func(ctx context.Context, namespace, name string) (*resourceapi.ResourceClaim, error)
+	// DeleteSlices deletes the ResourceSlices of the node, of one driver or, if that is empty, of
+	// all; nil in standalone mode.
+	DeleteSlices func(ctx context.Context, driver string) error
+	Clock        clock.WithDelayedExecution
 }
 
 // Manager knows the drivers of the node and what they have prepared.
@@ -36,6 +41,11 @@ type Manager struct {
 	// drivers are the registered instances of each driver; the last one is used.
 	drivers map[string][]*driver
 	claims  map[types.UID]*claim
+	// gone are the drivers without an instance whose ResourceSlices are to be deleted when their
+	// timers expire, due those whose timers have. changed receives after a change of due.
+	gone    map[string]clock.Timer
+	due     []string
+	changed chan struct{}
 }
 
 // claim is a claim that a driver has prepared or may have.
@@ -74,7 +84,7 @@ const (
 // New returns a manager with the claims of the checkpoint.
 func New(o Options) (*Manager, error) {
 	m := &Manager{o: o, file: checkpoint.File{Path: filepath.Join(o.Dir, checkpointName), Version: checkpointVersion},
-		drivers: map[string][]*driver{}, claims: map[types.UID]*claim{}}
+		drivers: map[string][]*driver{}, claims: map[types.UID]*claim{}, gone: map[string]clock.Timer{}, changed: make(chan struct{}, 1)}
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making the directory of the checkpoint of resource claims: %w", err)
 	}
