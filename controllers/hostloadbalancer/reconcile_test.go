@@ -1,6 +1,8 @@
 package hostloadbalancer
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -52,4 +55,55 @@ func TestReconcileWritesChangesOnly(t *testing.T) {
 	}
 	sync("Normal EnsuredLoadBalancer Ensured load balancer")
 	expect(young, "10.0.0.1", false)
+}
+
+func TestServicesGetTheirAddressesAfterAFailureAtAnyWrite(t *testing.T) {
+	const writes = 3 // the status of both services, and of the second without the first
+	for failing := range writes + 1 {
+		for _, done := range []bool{false, true} { // whether the write whose response is lost was done
+			old, young := balancer("old", 1, 80, nil), balancer("young", 2, 80, nil)
+			base := fake.NewClientBuilder().WithObjects(old, young, node("a", nil, "10.0.0.1")).WithStatusSubresource(old).Build()
+			sent, failures := 0, 0
+			c := interceptor.NewClient(base, interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, w client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+					sent++
+					switch {
+					case sent != failing:
+						return w.SubResource(sub).Patch(ctx, obj, patch, opts...)
+					case done:
+						return errors.Join(w.SubResource(sub).Patch(ctx, obj, patch, opts...), errors.New("no connection"))
+					}
+					return errors.New("no connection")
+				},
+			})
+			sync := func(want string) {
+				t.Helper()
+				r := &reconciler{client: c, recorder: record.NewFakeRecorder(100), now: func() time.Time { return time.Unix(0, 0) }}
+				if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+					failures++
+					if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := base.Get(t.Context(), client.ObjectKeyFromObject(young), young); err != nil {
+					t.Fatal(err)
+				}
+				conflict := meta.IsStatusConditionTrue(young.Status.Conditions, corev1.LoadBalancerPortsError)
+				if got := current(young); got != want || conflict != (want == "") {
+					t.Errorf("write %d, done %v: the second service has %+v, want %q", failing, done, young.Status, want)
+				}
+			}
+			sync("")
+			if err := base.Get(t.Context(), client.ObjectKeyFromObject(old), old); err != nil || current(old) != "10.0.0.1" {
+				t.Errorf("write %d, done %v: the first service has %+v, %v", failing, done, old.Status, err)
+			}
+			if err := base.Delete(t.Context(), old); err != nil {
+				t.Fatal(err)
+			}
+			sync("10.0.0.1")
+			if failures != min(failing, 1) {
+				t.Errorf("write %d, done %v: %d failed syncs, want %d", failing, done, failures, min(failing, 1))
+			}
+		}
+	}
 }
