@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +16,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+
+	"svc.dev/svc/test/launch"
 )
 
 // peers are pods of some namespaces that serve two ports each, by their names.
@@ -219,6 +223,51 @@ var _ = Describe("network policies", func() {
 		}
 		for _, name := range []string{"free", "chosen"} {
 			Expect(p.spaces["x"].run(ctx, "logs", name)).NotTo(ContainSubstring("closed"))
+		}
+	})
+
+	It("deny by default what pods receive, also while the agent is stopped or killed, and after it has started again", func(ctx SpecContext) {
+		p := peers{spaces: map[string]space{"x": newSpace(ctx), "z": newSpace(ctx)}, pods: map[string]*corev1.Pod{}}
+		p.policy(ctx, "z", "deny", "{podSelector: {}, policyTypes: [Ingress]}")
+		p.policy(ctx, "z", "admit", "{podSelector: {matchLabels: {pod: b}}, policyTypes: [Ingress], ingress: [{}]}")
+		p.spaces["z"].apply(ctx, peer("a")+"\n---\n"+peer("b"))
+		denied, admitted := p.spaces["z"].await(ctx, "a", beReady()), p.spaces["z"].await(ctx, "b", beReady())
+		p.spaces["x"].apply(ctx, prober("denied", "deny", denied.Status.PodIP)+"\n---\n"+prober("admitted", "allow", admitted.Status.PodIP))
+		printed := func(pod, word string) int {
+			GinkgoHelper()
+			files, err := filepath.Glob(filepath.Join(node.LogsDir(), p.spaces["x"].name+"_"+pod+"_*", "main", "0.log"))
+			Expect(err).NotTo(HaveOccurred())
+			if len(files) == 0 {
+				return 0 // the container does not run yet
+			}
+			content, err := os.ReadFile(files[0])
+			Expect(err).NotTo(HaveOccurred())
+			return strings.Count(string(content), " "+word+"\n")
+		}
+		// Attempts that began before are over after so many more: each takes five seconds at most.
+		expectBoth := func() {
+			GinkgoHelper()
+			closed, open := printed("denied", "closed"), printed("admitted", "open")
+			Eventually(func() int { return printed("denied", "closed") - closed }).Should(BeNumerically(">", 60))
+			Eventually(func() int { return printed("admitted", "open") - open }).Should(BeNumerically(">", 10))
+			Expect([]int{printed("denied", "open"), printed("admitted", "closed")}).To(Equal([]int{0, 0}))
+		}
+		expectBoth()
+		for _, of := range []struct {
+			way string
+			end func()
+		}{
+			{"stopped", func() { Expect(node.Stop(launch.Patience)).To(BeZero()) }},
+			{"killed", func() { node.Kill() }},
+		} {
+			By(of.way)
+			of.end()
+			expectBoth()
+			By("started again")
+			Expect(node.Again(ctx)).To(Succeed())
+			connect()
+			p.spaces["z"].await(ctx, "a", beReady())
+			expectBoth()
 		}
 	})
 })
