@@ -76,7 +76,7 @@ func pluginTasks(base common, drivers *csi.Manager, held *devices.Manager, prepa
 		handlers[registerapi.DRAPlugin] = prepared.manager
 	}
 	watcher := plugins.New(plugins.Options{Dir: drivers.Dir(), Clock: base.Clock, Handlers: handlers})
-	return tasks{parts: []func(context.Context){watcher.Run, func(ctx context.Context) { drivers.Run(ctx, queue.ObjectsChanged) }}}
+	return tasks{parts: []func(context.Context){watcher.Run, drivers.RunAllocatable, func(ctx context.Context) { drivers.Run(ctx, queue.ObjectsChanged) }}}
 }
 
 // localDir returns the absolute path of the directory of volumes of the provisioner

@@ -136,9 +136,18 @@ func (m *Manager) updateCSINode(ctx context.Context, node *corev1.Node, change f
 	return nil
 }
 
-// replaceDrivers replaces the drivers in a CSINode. An entry cannot be changed: one that
-// differs is removed first.
+// replaceDrivers replaces the drivers in a CSINode. Of an entry only the count of volumes may be
+// changed, since release 1.35: if the API server refuses a change, the entry is removed first.
 func (m *Manager) replaceDrivers(ctx context.Context, found *storagev1.CSINode, drivers []storagev1.CSINodeDriver) error {
+	changed := found.DeepCopy()
+	changed.Spec.Drivers = drivers
+	if apiequality.Semantic.DeepEqual(found.Spec.Drivers, drivers) {
+		return nil
+	}
+	err := m.o.Client.Patch(ctx, changed, client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{}))
+	if !apierrors.IsInvalid(err) {
+		return err
+	}
 	kept := slices.DeleteFunc(slices.Clone(drivers), func(d storagev1.CSINodeDriver) bool {
 		i := slices.IndexFunc(found.Spec.Drivers, func(old storagev1.CSINodeDriver) bool { return old.Name == d.Name })
 		return i >= 0 && !apiequality.Semantic.DeepEqual(found.Spec.Drivers[i], d)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,13 @@ func (d *drivers) get(name string) (*driver, error) {
 		return found, nil
 	}
 	return nil, fmt.Errorf("driver name %s not found in the list of registered CSI drivers", name)
+}
+
+// list returns the registered drivers.
+func (d *drivers) list() []*driver {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Values(d.all))
 }
 
 // set adds a driver, or replaces one.

@@ -49,6 +49,7 @@ type Driver struct {
 	expanded   []*spec.NodeExpandVolumeRequest
 	failures   map[string]error
 	condition  string
+	maxVolumes int64
 	registered []*registerapi.RegistrationStatus
 }
 
@@ -58,7 +59,7 @@ func Start(o Options) (*Driver, error) {
 		o.Mount = func(_, target string) error { return os.MkdirAll(target, 0o750) }
 		o.Unmount = os.RemoveAll
 	}
-	d := &Driver{o: o, failures: map[string]error{}}
+	d := &Driver{o: o, failures: map[string]error{}, maxVolumes: 7}
 	err := d.serve(d.Endpoint(), func(s *grpc.Server) {
 		spec.RegisterIdentityServer(s, d)
 		spec.RegisterNodeServer(s, d)
@@ -107,6 +108,13 @@ func (d *Driver) Fail(method string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failures[method] = err
+}
+
+// SetMaxVolumes sets how many volumes the node may have.
+func (d *Driver) SetMaxVolumes(n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.maxVolumes = n
 }
 
 // SetCondition sets what is wrong with all volumes; nothing if it is empty.
@@ -168,7 +176,9 @@ func (d *Driver) NotifyRegistrationStatus(_ context.Context, s *registerapi.Regi
 
 // NodeGetInfo implements spec.NodeServer.
 func (d *Driver) NodeGetInfo(context.Context, *spec.NodeGetInfoRequest) (*spec.NodeGetInfoResponse, error) {
-	info := &spec.NodeGetInfoResponse{NodeId: d.o.NodeID, MaxVolumesPerNode: 7}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	info := &spec.NodeGetInfoResponse{NodeId: d.o.NodeID, MaxVolumesPerNode: d.maxVolumes}
 	if d.o.Topology != nil {
 		info.AccessibleTopology = &spec.Topology{Segments: d.o.Topology}
 	}
