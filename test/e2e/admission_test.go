@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-var _ = Describe("Admission", func() {
+var _ = Describe("Admission", everyRelease, func() {
 	var (
 		kubectl *sandbox
 		ns      string

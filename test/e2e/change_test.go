@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-var _ = Describe("kubectl edit", func() {
+var _ = Describe("kubectl edit", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) {
 		k = newSandbox(ctx)
@@ -37,7 +37,7 @@ var _ = Describe("kubectl edit", func() {
 	})
 })
 
-var _ = Describe("kubectl patch", func() {
+var _ = Describe("kubectl patch", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) {
 		k = newSandbox(ctx)
@@ -89,7 +89,7 @@ var _ = Describe("kubectl patch", func() {
 	})
 })
 
-var _ = Describe("kubectl replace", func() {
+var _ = Describe("kubectl replace", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) {
 		k = newSandbox(ctx)
@@ -115,14 +115,17 @@ var _ = Describe("kubectl replace", func() {
 		Expect(k.field("{.metadata.uid}", "cm/colours")).NotTo(Equal(before))
 	})
 
-	It("is rejected when the object does not exist, or a field is immutable", func() {
+	It("is rejected when the object does not exist", func() {
 		Expect(k.fails("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: nothing}\n", "replace", "-f", "-")).To(ContainSubstring("(NotFound)"))
+	})
+
+	It("is rejected when a field is immutable", since("1.19"), func() {
 		k.run("patch", "cm", "colours", "-p", `{"immutable":true}`)
 		Expect(k.fails(colours("sky: grey"), "replace", "-f", "-")).To(ContainSubstring("field is immutable when `immutable` is set"))
 	})
 })
 
-var _ = Describe("kubectl label, annotate and set", func() {
+var _ = Describe("kubectl label, annotate and set", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) {
 		k = newSandbox(ctx)

@@ -16,7 +16,7 @@ metadata: {name: lamp}
 spec: {size: 3, colour: red, parts: [{name: bulb, count: 1}]}
 `
 
-var _ = Describe("custom resources", Ordered, func() {
+var _ = Describe("custom resources", Ordered, everyRelease, since("1.25"), func() {
 	var k *sandbox
 	BeforeAll(func(ctx SpecContext) {
 		k = newSandbox(ctx)

@@ -132,7 +132,7 @@ var _ = Describe("identity", func() {
 	})
 })
 
-var _ = Describe("kubectl cluster-info and config", func() {
+var _ = Describe("kubectl cluster-info and config", everyRelease, func() {
 	It("show the server", func(ctx SpecContext) {
 		k := newSandbox(ctx)
 		Expect(k.run("cluster-info")).To(ContainSubstring(server.Config.Host))

@@ -11,7 +11,7 @@ import (
 	"github.com/onsi/gomega/gexec"
 )
 
-var _ = Describe("kubectl wait", func() {
+var _ = Describe("kubectl wait", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) {
 		k = newSandbox(ctx)
@@ -69,7 +69,7 @@ var _ = Describe("kubectl diff", everyRelease, func() {
 	})
 })
 
-var _ = Describe("kubectl events", func() {
+var _ = Describe("kubectl events", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
@@ -102,7 +102,7 @@ source: {component: tester}
 	})
 })
 
-var _ = Describe("kubectl describe", func() {
+var _ = Describe("kubectl describe", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 
@@ -127,7 +127,7 @@ var _ = Describe("kubectl describe", func() {
 	})
 })
 
-var _ = Describe("kubectl kustomize", func() {
+var _ = Describe("kubectl kustomize", everyRelease, func() {
 	It("applies a directory, its own generated names included", func(ctx SpecContext) {
 		k := newSandbox(ctx)
 		dir := GinkgoT().TempDir()

@@ -22,7 +22,7 @@ spec:
 %s`, kind, name, more)
 }
 
-var _ = Describe("kubectl scale", func() {
+var _ = Describe("kubectl scale", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) { k = newSandbox(ctx) })
 

@@ -7,7 +7,7 @@ import (
 	"github.com/onsi/gomega/gexec"
 )
 
-var _ = Describe("kubectl get --watch", func() {
+var _ = Describe("kubectl get --watch", everyRelease, func() {
 	var k *sandbox
 	BeforeEach(func(ctx SpecContext) {
 		k = newSandbox(ctx)
