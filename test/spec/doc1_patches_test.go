@@ -123,6 +123,12 @@ var _ = Describe("Document 1, section 4: patches and updates", Ordered, func() {
 		Entry("after a test of the version and the kind", `[{"op":"test","path":"/apiVersion","value":"apps/v1"},{"op":"test","path":"/kind","value":"Deployment"},{"op":"remove","path":"/spec/bogus"}]`,
 			`operation 2 of the patch, remove "/spec/bogus", failed: `),
 	)
+	It("an apply with a port that is not a number is answered with 400, and the field", func(ctx SpecContext) {
+		service := "/api/v1/namespaces/default/services/ported?fieldManager=m"
+		body := `{"apiVersion":"v1","kind":"Service","spec":{"ports":[{"port":"http"}]}}`
+		status := failed(send(ctx, launch.Request{Method: "PATCH", Path: service, ContentType: applyPatch, Body: body}), 400)
+		Expect(status.Message).To(ContainSubstring(".spec.ports"))
+	})
 	It("a JSON patch of a scale names the operation that fails", func(ctx SpecContext) {
 		resp := send(ctx, launch.Request{Method: "PATCH", Path: path + "/scale", ContentType: jsonPatch, Body: `[{"op":"test","path":"/kind","value":"Scale"},{"op":"remove","path":"/spec/bogus"}]`})
 		Expect(failed(resp, 422).Message).To(HavePrefix(`operation 1 of the patch, remove "/spec/bogus", failed: `))
