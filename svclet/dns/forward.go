@@ -120,7 +120,8 @@ func answered(r, answer *dns.Msg) *dns.Msg {
 	return answer
 }
 
-// ask asks the resolvers one after the other, each for an equal part of the time.
+// ask asks the resolvers one after the other, each for an equal part of the time. It returns an
+// incomplete answer only if none has a complete one.
 func (f *forwarder) ask(ctx context.Context, r *dns.Msg, dnssec bool) (*dns.Msg, error) {
 	resolvers, err := f.resolvers()
 	if err != nil {
@@ -131,19 +132,28 @@ func (f *forwarder) ask(ctx context.Context, r *dns.Msg, dnssec bool) (*dns.Msg,
 	ask.RecursionDesired, ask.CheckingDisabled, ask.AuthenticatedData = r.RecursionDesired, r.CheckingDisabled, r.AuthenticatedData
 	ask.SetEdns0(udpSize, dnssec)
 	var errs []error
+	var part *dns.Msg
 	for _, resolver := range resolvers {
 		ask.Id = dns.Id()
-		part, cancel := context.WithTimeout(ctx, f.timeout/time.Duration(len(resolvers)))
-		answer, err := askOne(part, ask, resolver)
+		turn, cancel := context.WithTimeout(ctx, f.timeout/time.Duration(len(resolvers)))
+		answer, err := askOne(turn, ask, resolver)
 		cancel()
 		f.note(resolver, err == nil)
-		if err == nil && answer.Rcode != dns.RcodeServerFailure && answer.Rcode != dns.RcodeRefused {
-			return answer, nil
-		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case answer.Rcode == dns.RcodeServerFailure || answer.Rcode == dns.RcodeRefused:
 			err = errors.New(dns.RcodeToString[answer.Rcode])
+		case !answer.Truncated:
+			return answer, nil
+		case part == nil:
+			part = answer
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", resolver, err))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", resolver, err))
+		}
+	}
+	if part != nil {
+		return part, nil
 	}
 	return nil, errors.Join(errs...)
 }

@@ -15,6 +15,7 @@ type resolver struct {
 	*dns.Server
 	asked  atomic.Int32
 	silent atomic.Bool
+	noTCP  atomic.Bool // answers are too long for UDP, and none comes by TCP
 	last   atomic.Pointer[dns.Msg]
 }
 
@@ -64,6 +65,9 @@ func (r *resolver) answer(w dns.ResponseWriter, m *dns.Msg) {
 		reply.Rcode, reply.Question = code, nil // as a resolver that has not read the message does
 		_ = w.WriteMsg(reply)
 		return
+	}
+	if r.noTCP.Load() {
+		label = "udponly"
 	}
 	switch label {
 	case "udponly":

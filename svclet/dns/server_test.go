@@ -362,6 +362,20 @@ func TestTheNextResolverIsAskedWhenOneDoesNotAnswer(t *testing.T) {
 	}
 }
 
+func TestTheNextResolverIsAskedWhenOneHasOnlyAPartOfTheAnswer(t *testing.T) {
+	f := start(t)
+	f.resolvers("127.0.0.1", "127.0.0.2")
+	second := newResolver(t, net.JoinHostPort("127.0.0.2", f.resolver.port()))
+	f.resolver.noTCP.Store(true)
+	if m := f.by("tcp", query("long.example.com.", dns.TypeA)); m.Truncated || len(m.Answer) != 200 {
+		t.Errorf("%d addresses, truncated %t", len(m.Answer), m.Truncated)
+	}
+	second.noTCP.Store(true)
+	if m := f.by("tcp", query("longer.example.com.", dns.TypeA)); !m.Truncated || summary(m) != "NOERROR 192.0.2.1" {
+		t.Errorf("none has all: %s", m)
+	}
+}
+
 // A client waits for 5 seconds.
 func TestTheTimeOfAllResolversIsBounded(t *testing.T) {
 	f := start(t)
