@@ -2,9 +2,11 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -204,6 +207,60 @@ func TestProgressIsRequestedOnlyWhileEtcdHasTheWatch(t *testing.T) {
 			}
 			if got := textOf(<-w.ResultChan()); got != "ADDED b" {
 				t.Errorf("watched %q", got)
+			}
+		})
+	}
+}
+
+// failingLists fails the reads for a cache by its script, and then none.
+type failingLists struct {
+	storage.Interface
+	script   []error
+	versions []string
+	during   func()
+}
+
+func (l *failingLists) GetList(_ context.Context, _ string, opts storage.ListOptions, _ runtime.Object) error {
+	l.versions = append(l.versions, opts.ResourceVersion)
+	l.during()
+	if len(l.script) == 0 {
+		return nil
+	}
+	err := l.script[0]
+	l.script = l.script[1:]
+	return err
+}
+
+func TestTheFirstVersionOfACacheIsKeptUntilItsFirstFillHasAnAnswer(t *testing.T) {
+	gone, away := apierrors.NewResourceExpired("compacted"), errors.New("etcd is away")
+	for rule, test := range map[string]struct {
+		script []error
+		want   []string
+	}{
+		"at once":                     {nil, []string{"7", ""}},
+		"after an etcd that was away": {[]error{away, away}, []string{"7", "7", "7", ""}},
+		"that is compacted":           {[]error{gone}, []string{"7", "", ""}},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			lists := &failingLists{script: test.script}
+			own := (&streams{}).wrap(lists)
+			// While a fill goes on, the one before decides whether readers wait for it.
+			lists.during = func() {
+				if own.failed.Load() && !errors.Is(test.script[0], away) {
+					t.Error("a read that has not ended counts as failed")
+				}
+			}
+			version := "7"
+			own.first.Store(&version)
+			for filled := 0; filled < 2; {
+				if err := own.GetList(t.Context(), "/configmaps/", storage.ListOptions{}, &corev1.ConfigMapList{}); err == nil {
+					filled++
+				} else if !own.failed.Load() {
+					t.Errorf("the failure is not recorded: %v", err)
+				}
+			}
+			if !slices.Equal(lists.versions, test.want) {
+				t.Errorf("read at %q, want %q", lists.versions, test.want)
 			}
 		})
 	}

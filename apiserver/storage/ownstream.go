@@ -54,26 +54,29 @@ func (s *streams) wrap(store storage.Interface) *ownStream {
 	return &ownStream{Interface: store, id: strconv.FormatUint(s.last.Add(1), 10)}
 }
 
-// GetList implements storage.Interface. The cache calls it to be filled. If the
-// first version is not available, because it is compacted or in the future, the
-// cache is filled at the current one.
+// GetList implements storage.Interface. The cache calls it to be filled, and again if
+// that fails. If the first version is not available, because it is compacted or in the
+// future, the cache is filled at the current one.
 func (o *ownStream) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	first := o.first.Swap(nil)
-	if first == nil {
-		return o.list(ctx, key, opts, list)
-	}
-	at := opts
-	at.ResourceVersion, at.ResourceVersionMatch = *first, metav1.ResourceVersionMatchExact
-	err := o.list(ctx, key, at, list)
-	if apierrors.IsResourceExpired(err) || storage.IsTooLargeResourceVersion(err) {
-		return o.list(ctx, key, opts, list)
-	}
+	err := o.list(ctx, key, opts, list)
+	o.failed.Store(err != nil)
 	return err
 }
 
 func (o *ownStream) list(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	err := o.Interface.GetList(ctx, key, opts, list)
-	o.failed.Store(err != nil)
+	first := o.first.Swap(nil)
+	if first == nil {
+		return o.Interface.GetList(ctx, key, opts, list)
+	}
+	at := opts
+	at.ResourceVersion, at.ResourceVersionMatch = *first, metav1.ResourceVersionMatchExact
+	err := o.Interface.GetList(ctx, key, at, list)
+	switch {
+	case apierrors.IsResourceExpired(err) || storage.IsTooLargeResourceVersion(err):
+		return o.Interface.GetList(ctx, key, opts, list)
+	case err != nil:
+		o.first.CompareAndSwap(nil, first) // for the next attempt
+	}
 	return err
 }
 
