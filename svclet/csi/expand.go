@@ -52,7 +52,8 @@ func (p *publication) expand(ctx context.Context, path string) error {
 // failExpansion handles the failure of an expansion as kubelet does (its NodeExpander): a volume
 // that the driver does not expand while it is in use is mounted as it is; an expansion that can
 // never succeed is marked in the claim, so that it is not tried again and its size can be
-// changed.
+// changed. That is for resizers which record their state in the claim (KEP-1790): others would
+// never remove the mark.
 func (p *publication) failExpansion(ctx context.Context, failure error) error {
 	switch status.Code(failure) {
 	case codes.FailedPrecondition:
@@ -62,6 +63,9 @@ func (p *publication) failExpansion(ctx context.Context, failure error) error {
 		klog.FromContext(ctx).Error(failure, "Failed to expand a volume in use, will retry for the next pod", "volume", p.PV.Name, "pod", klog.KObj(p.Pod))
 		return nil
 	case codes.InvalidArgument, codes.OutOfRange, codes.NotFound:
+		if !recordsResize(p.Claim) {
+			return failure
+		}
 		infeasible := p.Claim.DeepCopy()
 		markInfeasible(infeasible, failure, metav1.NewTime(p.o.Clock.Now()))
 		if err := p.o.Client.Status().Patch(ctx, infeasible, client.MergeFrom(p.Claim)); err != nil {
@@ -69,6 +73,12 @@ func (p *publication) failExpansion(ctx context.Context, failure error) error {
 		}
 	}
 	return failure
+}
+
+// recordsResize reports whether the resizer of a claim's volume records its state in the claim.
+func recordsResize(claim *corev1.PersistentVolumeClaim) bool {
+	_, recorded := claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
+	return recorded || claim.Status.AllocatedResources != nil
 }
 
 // isExpanded reports whether a volume that is not read-only is larger than its claim says, and
