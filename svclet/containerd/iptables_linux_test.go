@@ -27,6 +27,19 @@ func withIPTables(t *testing.T, test func(program string, run func(line string))
 	})
 }
 
+// skipUnlessOfNft skips a test of rules that nft changes if there is no nft, or if iptables is
+// the one that does not use it.
+func skipUnlessOfNft(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	version, err := exec.CommandContext(t.Context(), "iptables", "--version").Output()
+	if err != nil || !strings.Contains(string(version), "nf_tables") {
+		t.Skipf("iptables is not that of nftables: %v: %s", err, version)
+	}
+}
+
 // expectChain checks the rules of a chain of iptables or ip6tables.
 func expectChain(t *testing.T, when, program string, v6 bool, table, chain string, want ...string) {
 	t.Helper()
@@ -84,9 +97,7 @@ func TestConnectionsOfPodsAreAdmittedInFrontOfRulesThatRefuseAll(t *testing.T) {
 }
 
 func TestRulesAreAddedToAChainThatOnlyNftCanList(t *testing.T) {
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip(err)
-	}
+	skipUnlessOfNft(t)
 	withIPTables(t, func(program string, run func(string)) {
 		run("iptables -P FORWARD DROP")
 		run("nft add rule ip filter FORWARD ct state vmap { established : accept }")
@@ -111,9 +122,7 @@ func TestRulesAreAddedToAChainThatOnlyNftCanList(t *testing.T) {
 }
 
 func TestRulesThatOtherProgramsRemoveAreAddedAgain(t *testing.T) {
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip(err)
-	}
+	skipUnlessOfNft(t)
 	withIPTables(t, func(program string, run func(string)) {
 		r := &Runtime{settings: settings{Config: Config{Dir: t.TempDir(), PodCIDRs: []string{"10.88.0.0/24", "fd00:88::/64"}, Programs: Programs{IPTables: program}}}}
 		const in, out, masquerade4, masquerade6 = "-i svc0 -j ACCEPT", "-o svc0 -j ACCEPT", "-s 10.88.0.0/24 ! -o svc0 -j MASQUERADE", "-s fd00:88::/64 ! -o svc0 -j MASQUERADE"
