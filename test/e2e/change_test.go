@@ -31,7 +31,8 @@ var _ = Describe("kubectl edit", everyRelease, func() {
 	})
 
 	It("shows the server's error and keeps the object", func() {
-		stderr := k.with("EDITOR=sed -i s/replicas:.2/replicas:\\ -7/").fails("", "edit", "deploy", "web")
+		// kubectl keeps what was refused in a file.
+		stderr := k.with("EDITOR=sed -i s/replicas:.2/replicas:\\ -7/", "TMPDIR="+GinkgoT().TempDir()).fails("", "edit", "deploy", "web")
 		Expect(stderr).To(And(ContainSubstring(`deployments.apps "web" is invalid`), ContainSubstring("Edit cancelled, no valid changes were saved")))
 		Expect(k.field("{.spec.replicas}", "deploy/web")).To(Equal("2"))
 	})
