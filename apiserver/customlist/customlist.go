@@ -140,12 +140,13 @@ func (b *body) writeItems(head []byte) error {
 		}
 	}()
 	buffer.Write(head)
+	b.cached.Head(len(head))
 	for from := 0; from < len(b.items); from += chunkSize {
 		if err := b.writeChunk(buffer, b.items[from:min(from+chunkSize, len(b.items))], from == 0); err != nil {
 			return err
 		}
 	}
-	_, err := b.to.Write(buffer.Bytes())
+	_, err := b.cached.End(b.to, buffer.Bytes(), 0)
 	return err
 }
 

@@ -111,7 +111,8 @@ type List struct {
 	second int64
 	// The items that were added since the last piece was written.
 	numbers  []byte
-	complete bool // all of them were found, and nothing else is in the piece
+	complete bool // all of them were found
+	head     int  // bytes before the first piece
 }
 
 // Found is an item that was encoded before.
@@ -133,7 +134,7 @@ func (c *Cache) List(of Class) *List {
 		known = &class{items: map[types.UID]*item{}}
 		c.classes[of] = known
 	}
-	return &List{cache: c, class: known, second: c.second()}
+	return &List{cache: c, class: known, second: c.second(), numbers: make([]byte, 8), complete: true} // no item has the number 0
 }
 
 // identity returns what distinguishes the states of an object, or nil: the address of its

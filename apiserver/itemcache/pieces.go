@@ -11,11 +11,13 @@ import (
 
 // A list is written in pieces of several items. A piece ends at the same item in
 // every list that has the items before it: after a UID with a certain last digit. So a
-// change of one item changes one piece, and those behind it stay.
+// change of one item changes one piece, and those behind it stay. The first piece of a
+// list is distinguished from an equal one of another list: no separator precedes it.
 const (
 	leastPiece = 64 << 10 // bytes, twice the window of deflate (RFC 1951, section 2)
 	mostPiece  = 128 << 10
-	lastDigit  = "0" // of UIDs, which are hexadecimal: one in sixteen
+	smallPiece = 8 << 10 // bytes: a list of less is compressed each time
+	lastDigit  = "0"     // of UIDs, which are hexadecimal: one in sixteen
 )
 
 // piece is a compressed sequence of items.
@@ -43,24 +45,51 @@ func (l *List) Add(item Found) {
 	}
 }
 
-// Ends reports whether a piece of size bytes ends with obj.
+// Head says that n bytes precede the items, in front of the first piece.
+func (l *List) Head(n int) { l.head = n }
+
+// Ends reports whether a piece of size bytes, with the head, ends with obj.
 func (l *List) Ends(obj metav1.Object, size int) bool {
+	size -= l.head
 	return size >= mostPiece || size >= leastPiece && strings.HasSuffix(string(obj.GetUID()), lastDigit)
 }
 
-// Write writes a piece, which consists of the items that were added since the last one.
-// The first piece has the beginning of the list, too. Between here and the compression
-// are writers of the libraries, which pass bytes only: while a piece is being written,
-// its address distinguishes it.
-func (l *List) Write(w io.Writer, data []byte) (int, error) {
-	key, complete := string(l.numbers), l.complete
-	l.numbers, l.complete = l.numbers[:0], l.cache != nil
-	if !complete || len(data) == 0 {
+// Write writes a piece, which consists of the items that were added since the last one,
+// and what precedes it.
+func (l *List) Write(w io.Writer, data []byte) (int, error) { return l.write(w, data, len(data)) }
+
+// End writes what is left: the last piece, which may have any size, and n bytes that
+// follow the items.
+func (l *List) End(w io.Writer, data []byte, n int) (int, error) {
+	end := len(data) - n
+	if end-l.head < smallPiece {
+		l.complete = false
+	}
+	return l.write(w, data, end)
+}
+
+// write writes data, whose bytes from the head to end are a piece. Between here and the
+// compression are writers of the libraries, which pass bytes only: while a piece is being
+// written, its address distinguishes it.
+func (l *List) write(w io.Writer, data []byte, end int) (n int, err error) {
+	key, complete, head := string(l.numbers), l.complete, l.head
+	l.numbers, l.complete, l.head = l.numbers[:0], l.cache != nil, 0
+	if !complete || head == end {
 		return w.Write(data)
 	}
-	l.cache.writing.Store(&data[0], written{len(data), key})
-	defer l.cache.writing.Delete(&data[0])
-	return w.Write(data)
+	first := &data[head]
+	l.cache.writing.Store(first, written{end - head, key})
+	defer l.cache.writing.Delete(first)
+	for _, part := range [][]byte{data[:head], data[head:end], data[end:]} {
+		if len(part) == 0 {
+			continue
+		}
+		m, err := w.Write(part)
+		if n += m; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // Compressed returns what compress makes of data, the bytes of one call of a writer, if

@@ -39,7 +39,7 @@ func (c *compressing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// write encodes a list of objects in pieces of two items, behind a first one of none.
+// write encodes a list of objects in pieces of two items, of which the last may have one.
 func (s *steps) write(objects ...metav1.Object) *compressing {
 	s.t.Helper()
 	w := &compressing{cache: s.cache}
@@ -56,18 +56,24 @@ func (s *steps) writeTo(w *compressing, objects ...metav1.Object) {
 			s.t.Error(err)
 		}
 	}
-	flush("[")
-	buffer := ""
+	l.Head(1)
+	buffer := "["
 	for i, obj := range objects {
 		l.Add(found[i])
 		if found[i].Data == nil {
 			l.Keep(obj, []byte(obj.GetUID()))
+		}
+		if i > 0 {
+			buffer += ","
 		}
 		buffer += string(obj.GetUID())
 		if i%2 == 1 {
 			flush(buffer)
 			buffer = ""
 		}
+	}
+	if n, err := l.End(w, []byte(buffer+"]"), 1); err != nil || n != len(buffer)+1 {
+		s.t.Errorf("wrote %d of %d bytes: %v", n, len(buffer)+1, err)
 	}
 }
 
@@ -83,19 +89,19 @@ func TestAPieceIsCompressedOnceAllItsItemsAreKept(t *testing.T) {
 	s.list(pods, 1, a, b, c)
 	s.list(pods, 1, a, b, c)
 	w := s.write(a, b, c, d)
-	expectPieces(t, w.made, "ab")
+	expectPieces(t, w.made, "a,b")
 	w = s.write(a, b, c, d) // the second list of d
 	expectPieces(t, w.made)
-	expectPieces(t, w.found, "ab")
+	expectPieces(t, w.found, "a,b")
 	w = s.write(a, b, c, d)
-	expectPieces(t, w.made, "cd")
+	expectPieces(t, w.made, ",c,d")
 	w = s.write(a, b, c, d)
-	expectPieces(t, w.found, "ab", "cd")
-	if w.plain != 1 {
-		t.Errorf("%d writes are no pieces, want that of the beginning", w.plain)
+	expectPieces(t, w.found, "a,b", ",c,d")
+	if w.plain != 2 {
+		t.Errorf("%d writes are no pieces, want those of the beginning and of the end", w.plain)
 	}
 	w = s.write(b, a, c, d)
-	expectPieces(t, w.made, "ba")
+	expectPieces(t, w.made, "b,a")
 }
 
 func TestAPieceOfAChangedObjectIsNotFound(t *testing.T) {
@@ -108,8 +114,31 @@ func TestAPieceOfAChangedObjectIsNotFound(t *testing.T) {
 		w := s.write(changed, b)
 		expectPieces(t, append(w.made, w.found...))
 	}
-	expectPieces(t, s.write(changed, b).made, "ab")
-	expectPieces(t, s.write(changed, b).found, "ab")
+	expectPieces(t, s.write(changed, b).made, "a,b")
+	expectPieces(t, s.write(changed, b).found, "a,b")
+}
+
+func TestTheSameItemsAtTheBeginningOfAListAreAnotherPiece(t *testing.T) {
+	s, a, b, c, d := newSteps(t, 1<<20), object("a"), object("b"), object("c"), object("d")
+	for range 4 {
+		s.write(a, b, c, d)
+	}
+	expectPieces(t, s.write(c, d).made, "c,d")
+	expectPieces(t, s.write(c, d).found, "c,d")
+}
+
+func TestTheEndOfAListIsAPieceUnlessItIsSmall(t *testing.T) {
+	s, small, large := newSteps(t, 1<<20), object("a"), object(strings.Repeat("b", smallPiece))
+	for range 4 {
+		s.write(small)
+		s.write(large)
+	}
+	w := s.write(small)
+	expectPieces(t, append(w.made, w.found...))
+	if w.plain != 1 {
+		t.Errorf("a small list is %d writes", w.plain)
+	}
+	expectPieces(t, s.write(large).found, string(large.GetUID()))
 }
 
 func TestOnlyTheBytesOfAPieceAreReplaced(t *testing.T) {
@@ -136,13 +165,13 @@ func TestPiecesAreBoundedAndDropped(t *testing.T) {
 	s.write(a, b, c, d)
 	s.write(a, b, c, d)
 	items := s.cache.size
-	s.cache.limit = items + overhead + 2*8 + len("compressed ab")
+	s.cache.limit = items + overhead + 3*8 + len("compressed a,b")
 	for range 3 {
 		s.write(a, b, c, d)
 	}
 	w := s.write(a, b, c, d)
-	expectPieces(t, w.found, "ab")
-	expectPieces(t, w.made, "cd")
+	expectPieces(t, w.found, "a,b")
+	expectPieces(t, w.made, ",c,d")
 	if s.cache.size != s.cache.limit {
 		t.Errorf("holds %d of %d bytes", s.cache.size, s.cache.limit)
 	}
@@ -169,8 +198,13 @@ func TestPiecesEndWithTheSameItems(t *testing.T) {
 		{"not with another", "11", mostPiece - 1, false},
 		{"at its largest size", "11", mostPiece, true},
 	} {
+		l.Head(0)
 		if got := l.Ends(object(tc.uid), tc.size); got != tc.want {
 			t.Errorf("%s: %v", tc.rule, got)
+		}
+		l.Head(10)
+		if got := l.Ends(object(tc.uid), tc.size+10); got != tc.want {
+			t.Errorf("%s, with a head: %v", tc.rule, got)
 		}
 	}
 }

@@ -119,6 +119,7 @@ func (e *protobufList) write(w io.Writer) (int, error) {
 		return 0, err
 	}
 	buffer := appendField(make([]byte, 0, min(e.size, pooledSize)), metadataKey, metadata)
+	e.cached.Head(len(buffer))
 	written := 0
 	var scratch []byte
 	for i, item := range e.items {
@@ -146,7 +147,7 @@ func (e *protobufList) write(w io.Writer) (int, error) {
 			buffer = buffer[:0]
 		}
 	}
-	n, err := w.Write(buffer)
+	n, err := e.cached.End(w, buffer, 0)
 	return written + n, err
 }
 

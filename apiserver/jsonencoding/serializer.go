@@ -139,13 +139,15 @@ func (s fast) encodeList(list reflect.Value, items reflect.Value, w io.Writer) e
 	}
 	buffer.WriteString(`,"items":[`)
 	cached := s.items.List(itemcache.Class{Type: items.Type(), APIVersion: meta.APIVersion, MediaType: runtime.ContentTypeJSON})
+	cached.Head(buffer.Len())
 	for from := 0; from < items.Len(); from += chunkSize {
 		if err := s.encodeItems(buffer, cached, chunkOf(items, from), from == 0, w); err != nil {
 			return err
 		}
 	}
-	buffer.WriteString("]}\n")
-	_, err := w.Write(buffer.Bytes())
+	const tail = "]}\n"
+	buffer.WriteString(tail)
+	_, err := cached.End(w, buffer.Bytes(), len(tail))
 	return err
 }
 

@@ -45,6 +45,7 @@ func (l *lists) write(to io.Writer, from, n int, ends func(i int) bool) ([]byte,
 	list.Find(l.items[from:from+n], found)
 	var all, buffer bytes.Buffer
 	buffer.WriteString("the beginning")
+	list.Head(buffer.Len())
 	for i, obj := range l.items[from : from+n] {
 		list.Add(found[i])
 		buffer.Write(l.texts[obj.GetUID()])
@@ -59,8 +60,10 @@ func (l *lists) write(to io.Writer, from, n int, ends func(i int) bool) ([]byte,
 			buffer.Reset()
 		}
 	}
+	const end = "the end"
+	buffer.WriteString(end)
 	all.Write(buffer.Bytes())
-	_, err := to.Write(buffer.Bytes())
+	_, err := list.End(to, buffer.Bytes(), len(end))
 	return all.Bytes(), err
 }
 
