@@ -13,6 +13,7 @@ import (
 	"svc.dev/svc/apiserver/bodycheck"
 	"svc.dev/svc/apiserver/customlist"
 	"svc.dev/svc/apiserver/customvalidation"
+	"svc.dev/svc/apiserver/established"
 	"svc.dev/svc/apiserver/filters/noprotobuf"
 	"svc.dev/svc/apiserver/patcherror"
 )
@@ -33,6 +34,11 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	}
 	config := c.linkConfig(shared, own)
 	config.SkipOpenAPIInstallation = true // InstallWithCustomResources serves the documents
+	transform := c.markConversions(addCreatedAt)
+	if c.stores.backend.Alone() {
+		transform = established.Transform(transform)
+		config.AdmissionControl = established.Keep(config.AdmissionControl)
+	}
 	var server *apiextensionsserver.CustomResourceDefinitions
 	config.AdmissionControl = customvalidation.Limit(config.AdmissionControl, func(name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 		return server.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister().Get(name)
@@ -64,7 +70,7 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	handler.Director = patcherror.DryRunFilter(handler.Director, shared.Serializer)
 	handler.Director = bodycheck.Filter(handler.Director, shared.Serializer, checks, shared.MaxRequestBodyBytes)
 	handler.Director = noprotobuf.Filter(handler.Director, shared.Serializer)
-	return server, definitions.Informer().SetTransform(shareSpecs(c.markConversions(addCreatedAt)))
+	return server, definitions.Informer().SetTransform(shareSpecs(transform))
 }
 
 // afterKinds returns the server of the requests that are not for kinds: that of
