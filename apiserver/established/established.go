@@ -34,37 +34,27 @@ func Transform(next cache.TransformFunc) cache.TransformFunc {
 	}
 }
 
-// Keep returns an admission chain whose updates of a definition keep the time at which it was
-// established: the library's controllers write the statuses of definitions that Transform has
-// changed.
-func Keep(next admission.Interface) admission.Interface { return keep{next} }
-
-type keep struct{ next admission.Interface }
-
-// Handles implements admission.Interface.
-func (k keep) Handles(operation admission.Operation) bool {
-	return operation == admission.Update || k.next != nil && k.next.Handles(operation)
+// Keep adds to a chain of admission plugins that updates of a definition keep the time at
+// which it was established: the library's controllers write the statuses of definitions that
+// Transform has changed.
+func Keep(chain admission.Interface) admission.Interface {
+	return admission.NewChainHandler(keep{admission.NewHandler(admission.Update)}, chain)
 }
+
+type keep struct{ *admission.Handler }
+
+var _ admission.MutationInterface = keep{}
 
 // Admit implements admission.MutationInterface.
-func (k keep) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+func (keep) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	crd, isDefinition := a.GetObject().(*apiextensions.CustomResourceDefinition)
-	if old, had := a.GetOldObject().(*apiextensions.CustomResourceDefinition); isDefinition && had {
-		after, before := apiextensions.FindCRDCondition(crd, apiextensions.Established), apiextensions.FindCRDCondition(old, apiextensions.Established)
-		if after != nil && before != nil && after.Status == before.Status {
-			after.LastTransitionTime = before.LastTransitionTime
-		}
+	old, had := a.GetOldObject().(*apiextensions.CustomResourceDefinition)
+	if !isDefinition || !had {
+		return nil
 	}
-	if mutates, ok := k.next.(admission.MutationInterface); ok && k.next.Handles(a.GetOperation()) {
-		return mutates.Admit(ctx, a, o)
-	}
-	return nil
-}
-
-// Validate implements admission.ValidationInterface.
-func (k keep) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if validates, ok := k.next.(admission.ValidationInterface); ok && k.next.Handles(a.GetOperation()) {
-		return validates.Validate(ctx, a, o)
+	after, before := apiextensions.FindCRDCondition(crd, apiextensions.Established), apiextensions.FindCRDCondition(old, apiextensions.Established)
+	if after != nil && before != nil && after.Status == before.Status {
+		after.LastTransitionTime = before.LastTransitionTime
 	}
 	return nil
 }

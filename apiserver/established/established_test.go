@@ -1,7 +1,6 @@
 package established
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -55,10 +54,7 @@ func TestUpdatesKeepTheTimeAtWhichADefinitionWasEstablished(t *testing.T) {
 		"not of the first":    {none, definition(apiextensions.ConditionTrue, at.Add(time.Hour)), at.Add(time.Hour)},
 		"not of what is gone": {definition(apiextensions.ConditionTrue, at), none, time.Time{}},
 	} {
-		chain := Keep(nil)
-		if !chain.Handles(admission.Update) || chain.Handles(admission.Create) {
-			t.Error("a chain without plugins handles other operations than updates")
-		}
+		chain := Keep(admission.NewChainHandler())
 		a := admission.NewAttributesRecord(test.changed, test.old, apiextensions.Kind("CustomResourceDefinition").WithVersion("v1"), "", "widgets.example.com",
 			apiextensions.Resource("customresourcedefinitions").WithVersion("v1"), "status", admission.Update, nil, false, nil)
 		if err := chain.(admission.MutationInterface).Admit(t.Context(), a, nil); err != nil {
@@ -72,37 +68,4 @@ func TestUpdatesKeepTheTimeAtWhichADefinitionWasEstablished(t *testing.T) {
 			t.Errorf("%s: established at %s, want %s", rule, got, test.want)
 		}
 	}
-}
-
-func TestThePluginsOfTheChainDecide(t *testing.T) {
-	refusal := errors.New("refused")
-	chain := Keep(plugin{admission.NewHandler(admission.Create), refusal})
-	for operation, want := range map[admission.Operation]error{admission.Create: refusal, admission.Update: nil} {
-		a := admission.NewAttributesRecord(nil, nil, apiextensions.Kind("x").WithVersion("v1"), "", "", apiextensions.Resource("x").WithVersion("v1"), "", operation, nil, false, nil)
-		if !chain.Handles(operation) {
-			t.Errorf("%s is not handled", operation)
-		}
-		if err := chain.(admission.MutationInterface).Admit(t.Context(), a, nil); !errors.Is(err, want) {
-			t.Errorf("%s: Admit returns %v", operation, err)
-		}
-		if err := chain.(admission.ValidationInterface).Validate(t.Context(), a, nil); !errors.Is(err, want) {
-			t.Errorf("%s: Validate returns %v", operation, err)
-		}
-	}
-}
-
-// plugin refuses all that it handles.
-type plugin struct {
-	*admission.Handler
-	refusal error
-}
-
-// Admit implements admission.MutationInterface.
-func (p plugin) Admit(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
-	return p.refusal
-}
-
-// Validate implements admission.ValidationInterface.
-func (p plugin) Validate(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
-	return p.refusal
 }

@@ -35,13 +35,11 @@ table ip filter {
 }
 `
 
-// The namespace has what the programs leave; svc says so, and changes nothing of it.
-func TestWhatOtherProgramsHaveInTheKernelIsFoundAndKept(t *testing.T) {
+// inNamespace runs a test in a network namespace of its own, as root.
+func inNamespace(t *testing.T, test func()) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
-	}
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip(err)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -51,6 +49,17 @@ func TestWhatOtherProgramsHaveInTheKernelIsFoundAndKept(t *testing.T) {
 			t.Error(err)
 			return
 		}
+		test()
+	}()
+	<-done
+}
+
+// The namespace has what the programs leave; svc says so, and changes nothing of it.
+func TestWhatOtherProgramsHaveInTheKernelIsFoundAndKept(t *testing.T) {
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	inNamespace(t, func() {
 		nft := func(stdin string, args ...string) string {
 			command := exec.CommandContext(t.Context(), "nft", args...)
 			command.Stdin = strings.NewReader(stdin)
@@ -84,26 +93,15 @@ func TestWhatOtherProgramsHaveInTheKernelIsFoundAndKept(t *testing.T) {
 		if after := nft("", "list", "ruleset"); after != before {
 			t.Errorf("the rules are now\n%s", after)
 		}
-	}()
-	<-done
+	})
 }
 
 func TestTheRemedyForRulesOfIPTablesWorksInTheKernel(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
 	program, err := exec.LookPath("iptables")
 	if err != nil {
 		t.Skip(err)
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Error(err)
-			return
-		}
+	inNamespace(t, func() {
 		find := func() []string {
 			m, err := Read(t.Context(), program, true)
 			if err != nil {
@@ -132,6 +130,5 @@ func TestTheRemedyForRulesOfIPTablesWorksInTheKernel(t *testing.T) {
 		if found := find(); len(found) > 0 {
 			t.Errorf("after the remedies: %q", found)
 		}
-	}()
-	<-done
+	})
 }
