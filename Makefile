@@ -64,7 +64,7 @@ export GOFLAGS := $(sort $(shell $(GO) env GOFLAGS) -trimpath)
 test-unit test-fuzz test-e2e test-faults test-fleet test-node test-aggregated test-soak: export GOFLAGS += -vet=off -tags=fieldsv1string
 
 .PHONY: test-unit
-test-unit: ## Run the unit tests, with the race detector where a C compiler is present.
+test-unit: ## Run the unit tests; what runs goroutines, with the race detector where a C compiler is present.
 	@hack/test-unit.sh
 
 .PHONY: test-fuzz
