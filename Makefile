@@ -68,7 +68,7 @@ test-unit: ## Run the unit tests; what runs goroutines, with the race detector w
 	@hack/test-unit.sh
 
 .PHONY: test-fuzz
-test-fuzz: ## Run each fuzz target for 5 seconds (FUZZTIME=10m: that long, guided by coverage).
+test-fuzz: ## Run each fuzz target for 2 seconds (FUZZTIME=10m: that long, guided by coverage).
 	@hack/fuzz.sh
 
 .PHONY: test-e2e

@@ -2,7 +2,7 @@
 # Runs every fuzz target, one after the other. Failing inputs are written to
 # testdata/fuzz beside the target: commit them with the fix.
 #
-# Without FUZZTIME each target runs for 5 seconds, with inputs that are changed at
+# Without FUZZTIME each target runs for 2 seconds, with inputs that are changed at
 # random: that needs no instrumented build of all libraries, which takes longer than
 # the run itself. With FUZZTIME (FUZZTIME=10m) coverage guides the inputs.
 set -euo pipefail
@@ -29,8 +29,8 @@ for target in "${targets[@]}"; do
 		run=(go test -run='^$' -fuzz="^$name\$" -fuzztime="$FUZZTIME" "./$dir")
 	else
 		binary=$work/${dir//\//_}.test
-		[[ -x $binary ]] || go test -c -o "$binary" "./$dir"
-		run=(env -C "$dir" "$binary" -test.run='^$' -test.fuzz="^$name\$" -test.fuzztime=5s -test.fuzzcachedir="$work/cache")
+		[[ -x $binary ]] || go test -c -ldflags='-s -w' -o "$binary" "./$dir"
+		run=(env -C "$dir" "$binary" -test.run='^$' -test.fuzz="^$name\$" -test.fuzztime=2s -test.fuzzcachedir="$work/cache")
 	fi
 	if ! "${run[@]}" </dev/null 2>&1 | tee "$log" | { grep --line-buffered '^fuzz: elapsed' || true; } && ! ranOut; then
 		cat "$log"
