@@ -3,6 +3,7 @@ package watchmux
 import (
 	"container/list"
 	"context"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"sync"
@@ -43,6 +44,15 @@ type shared struct {
 type event struct {
 	watch.Event
 	version uint64
+	bytes   int // of its object; 0 if it is not known
+}
+
+// size returns the size of the event's object.
+func (e *event) size() int {
+	if e.bytes == 0 {
+		e.bytes = sizeOf(e.Object)
+	}
+	return e.bytes
 }
 
 // join adds a subscription that has received all events up to version to the
@@ -61,7 +71,7 @@ func (g *group) joinLocked(s *subscription, version uint64) bool {
 	s.shared, s.after = g.shared, version
 	for _, e := range g.shared.recent {
 		if e.version > version {
-			s.pending = append(s.pending, copyOf(e.Event))
+			s.pending = append(s.pending, pending{Event: copyOf(e.Event)})
 		}
 	}
 	s.element = g.shared.subscriptions.PushBack(s)
@@ -128,7 +138,7 @@ func (g *group) forward(s *shared) (progress bool) {
 			known--
 			continue
 		}
-		g.broadcast(s, event{e, version})
+		g.broadcast(s, event{Event: e, version: version})
 		progress = true
 	}
 	return progress
@@ -179,7 +189,7 @@ func (g *group) broadcast(s *shared, e event) {
 	for at := s.subscriptions.Front(); at != nil; {
 		member := at.Value.(*subscription)
 		at = at.Next() // before the member leaves
-		if e.version > member.after && (e.Type != watch.Bookmark || member.bookmarks) && !member.deliver(e.Event) {
+		if e.version > member.after && (e.Type != watch.Bookmark || member.bookmarks) && !member.deliver(&e) {
 			g.end(member)
 		}
 	}
@@ -191,7 +201,7 @@ func (g *group) end(s *subscription) {
 	if s.ended {
 		return
 	}
-	s.ended = true
+	s.ended, s.pending = true, nil // its request lasts while a reader is suspended
 	s.leave()
 	close(s.done)
 	if s.live {
@@ -223,4 +233,27 @@ func copyOf(e watch.Event) watch.Event {
 		e.Object = e.Object.DeepCopyObject()
 	}
 	return e
+}
+
+// sizeOf returns the size of an object: as protobuf, or else as JSON.
+func sizeOf(obj runtime.Object) int {
+	if cached, ok := obj.(runtime.CacheableObject); ok {
+		obj = cached.GetObject()
+	}
+	if message, ok := obj.(runtime.ProtobufMarshaller); ok {
+		return message.Size()
+	}
+	var size counter
+	// An object that cannot be encoded ends each watch that sends it.
+	_ = json.NewEncoder(&size).Encode(obj)
+	return int(size)
+}
+
+// counter counts the bytes that are written to it.
+type counter int
+
+// Write implements io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
 }

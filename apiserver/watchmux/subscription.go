@@ -3,6 +3,7 @@ package watchmux
 import (
 	"container/list"
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
@@ -14,6 +15,10 @@ const (
 	resultBuffer = 16
 	// maxPending is how many events a reader may be behind before its watch ends.
 	maxPending = 1_000
+	// maxPendingBytes is how many bytes the objects of these events may have, as they are
+	// stored, besides those of the first resultBuffer events: in memory an object takes a
+	// few times as much, with its encodings.
+	maxPendingBytes = 8 << 20
 )
 
 // subscription is a watch that shares one, or will when its own has reached it.
@@ -29,8 +34,15 @@ type subscription struct {
 	element *list.Element // of shared.subscriptions
 	after   uint64        // the resource version up to which its own watch has sent events
 	live    bool          // events are sent to result at once; otherwise a goroutine sends them
-	pending []watch.Event // while it is not live
+	pending []pending     // while it is not live
+	bytes   int           // of the pending events
 	ended   bool
+}
+
+// pending is an event that a subscription will send, and its size if it counts.
+type pending struct {
+	watch.Event
+	bytes int
 }
 
 // subscribe opens a watch that will share one. If it returns an error, it does not call leave.
@@ -126,51 +138,62 @@ func (s *subscription) send(e watch.Event) bool {
 // catchUp sends the pending events until there are none.
 func (s *subscription) catchUp() {
 	for {
-		pending := s.takePending()
-		if len(pending) == 0 {
+		taken := s.takePending()
+		if len(taken) == 0 {
 			return
 		}
-		for _, e := range pending {
-			if !s.send(e) {
+		for _, e := range taken {
+			if !s.send(e.Event) {
 				break
 			}
 		}
 	}
 }
 
-// takePending removes and returns the pending events. If there are none, the
+// takePending removes and returns some pending events. If there are none, the
 // goroutine that calls it must not send to result any more: the subscription is
 // live, or it has ended and result is closed.
-func (s *subscription) takePending() []watch.Event {
+func (s *subscription) takePending() []pending {
 	s.group.mu.Lock()
 	defer s.group.mu.Unlock()
 	if s.ended {
 		close(s.result)
 		return nil
 	}
-	pending := s.pending
-	s.pending = nil
-	s.live = len(pending) == 0
-	return pending
+	n := min(len(s.pending), resultBuffer)
+	taken := slices.Clone(s.pending[:n])
+	for _, e := range taken {
+		s.bytes -= e.bytes
+	}
+	if s.pending = slices.Delete(s.pending, 0, n); len(s.pending) == 0 {
+		s.pending = nil
+	}
+	s.live = n == 0
+	return taken
 }
 
 // deliver sends an event to the reader or makes it pending, and reports whether it
 // could: false means that the reader is too far behind. The group's lock is held.
-func (s *subscription) deliver(e watch.Event) bool {
-	e = copyOf(e)
+func (s *subscription) deliver(e *event) bool {
+	made := copyOf(e.Event)
 	if s.live {
 		select {
-		case s.result <- e:
+		case s.result <- made:
 			return true
 		default:
 		}
 		s.live = false
 		go s.catchUp()
 	}
-	if len(s.pending) == maxPending {
+	next := pending{Event: made}
+	if len(s.pending) >= resultBuffer {
+		next.bytes = e.size()
+	}
+	if len(s.pending) == maxPending || s.bytes+next.bytes > maxPendingBytes {
 		return false
 	}
-	s.pending = append(s.pending, e)
+	s.bytes += next.bytes
+	s.pending = append(s.pending, next)
 	return true
 }
 

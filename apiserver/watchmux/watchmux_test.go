@@ -3,9 +3,7 @@ package watchmux
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -283,43 +281,6 @@ func (c *fullGroup) sharing(t *testing.T, n int) ([]watch.Interface, *fakeWatch)
 		t.Fatal("they do not share")
 	}
 	return all, shared
-}
-
-func TestASlowReaderReceivesAllEventsInOrderAndDelaysNoOther(t *testing.T) {
-	withFullGroup(t, func(t *testing.T, c *fullGroup) {
-		all, shared := c.sharing(t, 2)
-		var want []string
-		for i := range maxPending {
-			e := "M" + strconv.Itoa(10+i)
-			want = append(want, e)
-			shared.emit(e)
-			expect(t, "the quick one", received(all[0]), e)
-		}
-		expect(t, "the slow one", received(all[1]), strings.Join(want, " "))
-		shared.emit("D5000")
-		expect(t, "the slow one when it has caught up", received(all[1]), "D5000")
-	})
-}
-
-func TestASubscriptionEndsIfItsReaderIsTooFarBehind(t *testing.T) {
-	withFullGroup(t, func(t *testing.T, c *fullGroup) {
-		all, shared := c.sharing(t, 2)
-		for i := range 3 * maxPending {
-			shared.emit("M" + strconv.Itoa(10+i))
-			received(all[0])
-		}
-		events := strings.Fields(received(all[1]))
-		if last := events[len(events)-1]; last != "end" || len(events) < resultBuffer {
-			t.Errorf("it received %d events, the last %s", len(events), last)
-		}
-		for i, e := range events[:len(events)-1] {
-			if e != fmt.Sprint("M", 10+i) {
-				t.Fatalf("event %d is %s", i, e)
-			}
-		}
-		shared.emit("D5000")
-		expect(t, "the other", received(all[0]), "D5000")
-	})
 }
 
 func TestASharedWatchThatTheCacheEndsIsOpenedAgainFromItsVersion(t *testing.T) {
