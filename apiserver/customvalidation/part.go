@@ -51,7 +51,7 @@ func (p *part) Applies(any, reflect.Kind) bool { return true }
 // Validate implements validate.ValueValidator.
 func (p *part) Validate(value any) *validate.Result {
 	children := &siblings{}
-	result := validate.NewSchemaValidator(p.schema, nil, p.path, strfmt.Default, func(o *validate.SchemaValidatorOptions) {
+	result := validate.NewSchemaValidator(withoutBranches(p.schema), nil, p.path, strfmt.Default, func(o *validate.SchemaValidatorOptions) {
 		o.NewValidatorForIndex = func(i int, schema *spec.Schema, _ any, path string, _ strfmt.Registry, _ ...validate.Option) validate.ValueValidator {
 			return &part{schema, path, p.correlation.Index(i), children}
 		}
@@ -59,6 +59,7 @@ func (p *part) Validate(value any) *validate.Result {
 			return &part{schema, path, p.correlation.Key(name), children}
 		}
 	}).Validate(value)
+	children.unlisted += p.addBranches(result, value)
 	if !result.IsValid() && p.correlation.CachedDeepEqual() {
 		return &validate.Result{MatchCount: result.MatchCount}
 	}
