@@ -100,6 +100,7 @@ func (c *chain) assemble() (*Server, error) {
 		handler:      handler,
 		identity:     c.identity,
 		backend:      c.stores.backend,
+		servers:      c.stores.servers,
 		items:        c.items,
 		objectCounts: config.StorageObjectCountTracker,
 		encryption:   c.stores.encryption,

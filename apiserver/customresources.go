@@ -34,11 +34,8 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	}
 	config := c.linkConfig(shared, own)
 	config.SkipOpenAPIInstallation = true // InstallWithCustomResources serves the documents
-	transform := c.markConversions(addCreatedAt)
-	if c.stores.backend.Alone() {
-		transform = established.Transform(transform)
-		config.AdmissionControl = established.Keep(config.AdmissionControl)
-	}
+	transform := established.Transform(c.markConversions(addCreatedAt), c.stores.servers.Alone, c.clock)
+	config.AdmissionControl = established.Keep(config.AdmissionControl)
 	var server *apiextensionsserver.CustomResourceDefinitions
 	config.AdmissionControl = customvalidation.Limit(config.AdmissionControl, func(name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 		return server.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister().Get(name)

@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/encryption"
+	"svc.dev/svc/apiserver/established"
 	"svc.dev/svc/apiserver/filters/drain"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/itemcache"
@@ -48,6 +49,7 @@ type Server struct {
 	identity *identity
 	hosted   *hosted // nil if it is standalone
 	backend  *storage.Backend
+	servers  *established.Servers
 	items    *itemcache.Cache
 	recorded *recordedRelease
 	// objectCounts is what flow control estimates the cost of lists from.
@@ -149,6 +151,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	background.Go(func() { s.identity.run(serving, s.id, s.clock) })
+	background.Go(func() { s.servers.Run(serving, s.clock) })
 	background.Go(func() { s.hosted.run(serving) })
 	background.Go(func() { s.encryption.Run(serving) })
 	background.Go(func() { s.backend.CountObjects(serving, s.objectCounts.Set) })
@@ -191,10 +194,12 @@ const syncTimeout = time.Second
 
 // syncInformers starts the informers and waits until they have synced, or for
 // syncTimeout. The post-start hooks start them, too, but many then poll every 100 ms
-// until they have synced. They run until serving ends.
+// until they have synced. They run until serving ends. The other servers of the same etcd
+// know this one before it lists definitions (package established).
 func (s *Server) syncInformers(ctx, serving context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
+	s.servers.Registered(ctx)
 	for _, factory := range s.informers {
 		factory.Start(serving.Done())
 	}

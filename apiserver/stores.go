@@ -22,6 +22,7 @@ import (
 	"svc.dev/svc/apis/resource"
 
 	"svc.dev/svc/apiserver/encryption"
+	"svc.dev/svc/apiserver/established"
 	"svc.dev/svc/apiserver/gates"
 	servermetrics "svc.dev/svc/apiserver/metrics"
 	"svc.dev/svc/apiserver/nodeproxy"
@@ -43,6 +44,7 @@ type stores struct {
 	backend      *storage.Backend
 	encryption   *encryption.Encryption
 	reservations *reservation.Store
+	servers      *established.Servers
 	allocations  *servermetrics.Allocations
 	env          *resource.Env
 	registry     *registry.Registry
@@ -84,6 +86,7 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 		return nil, err
 	}
 	s.reservations = reservation.New(s.backend.Client().KV, s.backend.Prefix(), clock)
+	s.servers = established.NewServers(s.backend.Client(), s.backend.Prefix(), serverID, s.backend.Embedded())
 	if s.env, err = s.newEnv(o, id, clock); err != nil {
 		return nil, errors.Join(err, s.close())
 	}

@@ -2,7 +2,7 @@
 //
 // The library delays each creation in the first two seconds after a definition has been
 // established, so that all API servers of a cluster serve the kind before it has an object.
-// An API server that is the only one does not need that.
+// An API server that is the only one of its etcd does not need that.
 package established
 
 import (
@@ -14,23 +14,29 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // delay is that of the library's handler of custom resources, which reads definitions from
 // its informer.
 const delay = 2 * time.Second
 
-// Transform returns a transform function of that informer, after another one: each definition
-// has been established for longer than the delay.
-func Transform(next cache.TransformFunc) cache.TransformFunc {
+// Transform returns a transform function of that informer, after another one. A definition
+// that was established a moment ago has been for longer than the delay if alone, which is
+// called with each such definition, reports that this server is the only one. So has one
+// that will be: the library serves its objects once its names are accepted.
+func Transform(next cache.TransformFunc, alone func() bool, clock clock.PassiveClock) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		obj, err := next(obj)
-		if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok && err == nil {
-			if condition := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established); condition != nil {
-				condition.LastTransitionTime.Time = condition.LastTransitionTime.Add(-delay)
-			}
+		crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+		if !ok || err != nil {
+			return obj, err
 		}
-		return obj, err
+		condition := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
+		if condition != nil && clock.Since(condition.LastTransitionTime.Time) < delay && alone() {
+			condition.LastTransitionTime.Time = condition.LastTransitionTime.Add(-delay)
+		}
+		return obj, nil
 	}
 }
 

@@ -9,31 +9,47 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func TestDefinitionsAreEstablishedForLongerThanTheDelay(t *testing.T) {
-	crd := &apiextensionsv1.CustomResourceDefinition{Status: apiextensionsv1.CustomResourceDefinitionStatus{
-		Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
-			{Type: apiextensionsv1.NamesAccepted, LastTransitionTime: metav1.Time{Time: at}},
-			{Type: apiextensionsv1.Established, LastTransitionTime: metav1.Time{Time: at}},
-		},
-	}}
+func TestDefinitionsAreEstablishedForLongerThanTheDelayOnTheOnlyServer(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(at.Add(delay - 1))
 	unchanged := func(obj any) (any, error) { return obj, nil }
-	if _, err := Transform(unchanged)(crd); err != nil {
-		t.Fatal(err)
-	}
-	if got := crd.Status.Conditions; !got[0].LastTransitionTime.Time.Equal(at) || at.Sub(got[1].LastTransitionTime.Time) != delay {
-		t.Errorf("the conditions are %v", got)
+	yes, no := func() bool { return true }, func() bool { return false }
+	for rule, test := range map[string]struct {
+		status apiextensionsv1.ConditionStatus
+		since  time.Time
+		alone  func() bool
+		want   time.Time
+	}{
+		"if it is the only one":            {apiextensionsv1.ConditionTrue, at, yes, at.Add(-delay)},
+		"not if there are others":          {apiextensionsv1.ConditionTrue, at, no, at},
+		"also before they are established": {apiextensionsv1.ConditionFalse, at, yes, at.Add(-delay)},
+		"without a question after a while": {apiextensionsv1.ConditionTrue, at.Add(-1), func() bool { t.Error("asked"); return true }, at.Add(-1)},
+	} {
+		crd := &apiextensionsv1.CustomResourceDefinition{Status: apiextensionsv1.CustomResourceDefinitionStatus{
+			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
+				{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at}},
+				{Type: apiextensionsv1.Established, Status: test.status, LastTransitionTime: metav1.Time{Time: test.since}},
+			},
+		}}
+		if _, err := Transform(unchanged, test.alone, clock)(crd); err != nil {
+			t.Fatal(err)
+		}
+		if got := crd.Status.Conditions; !got[0].LastTransitionTime.Time.Equal(at) || !got[1].LastTransitionTime.Time.Equal(test.want) {
+			t.Errorf("%s: the conditions are %v", rule, got)
+		}
 	}
 	for _, obj := range []any{&apiextensionsv1.CustomResourceDefinition{}, "another object"} {
-		if got, err := Transform(unchanged)(obj); got != obj || err != nil {
+		if got, err := Transform(unchanged, yes, clock)(obj); got != obj || err != nil {
 			t.Errorf("%v becomes %v, %v", obj, got, err)
 		}
 	}
 	failure := errors.New("the transform function before it fails")
-	if _, err := Transform(func(any) (any, error) { return nil, failure })(crd); !errors.Is(err, failure) {
+	failing := func(any) (any, error) { return nil, failure }
+	if _, err := Transform(failing, yes, clock)(&apiextensionsv1.CustomResourceDefinition{}); !errors.Is(err, failure) {
 		t.Errorf("the error is %v", err)
 	}
 }

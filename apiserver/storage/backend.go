@@ -179,9 +179,8 @@ func (c Config) tls() (*tls.Config, error) {
 // than objects.
 func (b *Backend) Client() *clientv3.Client { return b.main.client.Client }
 
-// Alone reports whether the main cluster is an etcd in this process, so that no other API
-// server uses it.
-func (b *Backend) Alone() bool { return b.config.Client != nil }
+// Embedded reports whether the main cluster is an etcd in this process.
+func (b *Backend) Embedded() bool { return b.config.Client != nil }
 
 // Prefix is put before all keys.
 func (b *Backend) Prefix() string { return b.config.Prefix }
