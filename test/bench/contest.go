@@ -63,6 +63,7 @@ func contests() []contest {
 			{"crds", measureDefinitions},
 			{"objects", measureObjects},
 			{"quiet", measureIdleWatches},
+			{"relist", measureRelist},
 		}},
 		{"nodes", apiServers, []measure{
 			{"nodes", measureCrowd},

@@ -52,6 +52,29 @@ func measureLists(ctx context.Context, t *trial) error {
 	return nil
 }
 
+// measureRelist lists the pods of a namespace by many clients at the same time, with the
+// request of client-go's informers: after an API server was away, all of them send it.
+func measureRelist(ctx context.Context, t *trial) error {
+	clients, err := t.clients(ctx, t.sizes.Relisters)
+	if err != nil {
+		return err
+	}
+	defer closeAll(clients)
+	if err := t.seedPods(ctx, clients, t.sizes.ListPods); err != nil {
+		return err
+	}
+	list := whole(request{path: podKind().collection(listNamespace) + "?resourceVersion=0", accept: protobufType, gzip: true})
+	o, err := t.load(ctx, clients, len(clients), func(ctx context.Context, c *client, _ int) error { return list(ctx, c) })
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("list pods, %d clients at once", len(clients))
+	t.record(lower(name, "p50", "ms"), percentile(o.latencies, 50))
+	t.record(lower(name, "the last one", "ms"), percentile(o.latencies, 100))
+	t.record(lower(name, "server processor", "s/1000"), o.cpuPerThousand())
+	return t.recordMemory(name)
+}
+
 // seedPods creates pods until there are n.
 func (t *trial) seedPods(ctx context.Context, clients []*client, n int) error {
 	if err := t.namespace(ctx, clients[0], listNamespace); err != nil {

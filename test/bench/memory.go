@@ -10,6 +10,11 @@ func measureMemory(ctx context.Context, t *trial) error {
 		return err
 	}
 	defer closeAll(clients)
+	pods := t.pods
+	before, err := memoryOf(t.instance.groups())
+	if err != nil {
+		return err
+	}
 	if err := t.seedPods(ctx, clients, t.sizes.MemoryPods); err != nil {
 		return err
 	}
@@ -18,6 +23,13 @@ func measureMemory(ctx context.Context, t *trial) error {
 	}
 	if err := t.recordMemory("many pods"); err != nil {
 		return err
+	}
+	after, err := memoryOf(t.instance.groups())
+	if err != nil {
+		return err
+	}
+	if made := t.sizes.MemoryPods - pods; made > 0 {
+		t.record(lower("many pods", "memory of each, anonymous", "kB"), float64(int64(after.Anon)-int64(before.Anon))/float64(made)/1e3)
 	}
 	closeAll(clients)
 	took, err := t.restart(ctx)

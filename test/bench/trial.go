@@ -18,6 +18,7 @@ type sizes struct {
 	Operations   map[int]int   // of each verb and kind, by the number of clients
 	ListPods     int           // that exist when lists and watches are measured
 	Lists        int           // of each kind
+	Relisters    int           // clients that list at the same time
 	Watchers     []int         // that receive the same events
 	Events       int           // that each of them receives
 	EventPause   time.Duration // between two events
@@ -56,7 +57,7 @@ func fullSizes() sizes {
 	return sizes{
 		Settle: time.Minute, Idle: time.Minute,
 		Operations: map[int]int{1: 1_000, 16: 6_000, 64: 6_000},
-		ListPods:   10_000, Lists: 11,
+		ListPods:   10_000, Lists: 11, Relisters: 100,
 		Watchers: []int{100, 1_000}, Events: 500, EventPause: 100 * time.Millisecond,
 		MemoryPods: 50_000, MemorySettle: 10 * time.Second,
 		Nodes: 1_000, LargeNodes: 5_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Namespaces: 1_000, Dependents: 50_000, Mass: 100_000,
@@ -74,7 +75,7 @@ func quickSizes() sizes {
 	return sizes{
 		Settle: 2 * time.Second, Idle: 2 * time.Second,
 		Operations: map[int]int{1: 50, 16: 320, 64: 640},
-		ListPods:   1_000, Lists: 3,
+		ListPods:   1_000, Lists: 3, Relisters: 20,
 		Watchers: []int{100, 1_000}, Events: 10, EventPause: 100 * time.Millisecond,
 		MemoryPods: 2_000, MemorySettle: time.Second,
 		Nodes: 100, LargeNodes: 500, Scheduled: 500, Deployments: 10, Content: 1_000, Namespaces: 50, Dependents: 2_000, Mass: 2_000,
