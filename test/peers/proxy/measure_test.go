@@ -2,11 +2,9 @@ package proxy
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -26,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/proxy"
 	"svc.dev/svc/svclet/services"
 	"svc.dev/svc/test/launch"
@@ -56,10 +55,10 @@ func TestFiguresBesideKubeProxy(t *testing.T) {
 	for _, name := range []string{"svc", "kube-proxy"} {
 		t.Run(name, func(t *testing.T) {
 			n, o := newNetwork(t), newMeasured()
-			n.local.drain(fmt.Sprintf("%s:%d", endpoints[0], sinkPort))
-			server := newChanging(t, n.node, o)
+			n.locals[0].drain(fmt.Sprintf("%s:%d", endpoints[0], sinkPort))
+			server := newAPIServer(t, n.node, o)
 			process := startProxy(t, n.node, name, server.url)
-			n.await(t, o, process.Output)
+			n.await(t, objects{services: o.services[:1]}, process.Output)
 			before, began := cpuOf(t, process.Pid()), time.Now()
 			latencies := n.change(t, server, o)
 			cpu := (cpuOf(t, process.Pid()) - before) / time.Since(began).Seconds()
@@ -83,11 +82,9 @@ func TestFiguresBesideKubeProxy(t *testing.T) {
 
 // newMeasured returns services of which the first has an endpoint, and a port for drain.
 func newMeasured() objects {
-	o := objects{node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "node", ResourceVersion: "1"}}}
-	o.node.Spec.PodCIDRs, o.node.Spec.PodCIDR = []string{"10.244.0.0/24"}, "10.244.0.0/24"
-	o.node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeHostName, Address: nodeName}}
+	o := objects{node: newNode()}
 	for i := range measured {
-		meta := metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("web-", i), UID: types.UID(fmt.Sprint("web-", i)), ResourceVersion: "1"}
+		meta := metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("web-", i), UID: types.UID(fmt.Sprint("web-", i))}
 		ip := fmt.Sprintf("10.96.%d.%d", i/250, i%250+1)
 		s := corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, ClusterIP: ip, ClusterIPs: []string{ip}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicySingleStack),
@@ -111,68 +108,6 @@ func newMeasured() objects {
 	return o
 }
 
-// changing is an API server whose endpoint slices change.
-type changing struct {
-	url     string
-	mu      sync.Mutex
-	watches map[chan []byte]bool
-}
-
-func newChanging(t *testing.T, at *namespace, o objects) *changing {
-	t.Helper()
-	c := &changing{watches: map[chan []byte]bool{}}
-	var listener net.Listener
-	must(t, at.in(func() (err error) { listener, err = net.Listen("tcp4", "127.0.0.1:0"); return err }))
-	c.url = "http://" + listener.Addr().String()
-	still := api(o)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		if strings.HasSuffix(r.URL.Path, "/endpointslices") && q.Get("watch") != "" && q.Get("sendInitialEvents") == "" {
-			c.watch(w, r)
-			return
-		}
-		still.ServeHTTP(w, r)
-	})}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) }) // it ends by Close
-	t.Cleanup(func() { server.Close(); serving.Wait() })
-	return c
-}
-
-// watch sends the changes from now on. A client lists and watches before there are any.
-func (c *changing) watch(w http.ResponseWriter, r *http.Request) {
-	events := make(chan []byte, changes)
-	c.mu.Lock()
-	c.watches[events] = true
-	c.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	w.(http.Flusher).Flush()
-	for {
-		select {
-		case <-r.Context().Done():
-			return
-		case event := <-events:
-			if _, err := w.Write(event); err != nil {
-				return
-			}
-			w.(http.Flusher).Flush()
-		}
-	}
-}
-
-// modify makes the slice another one.
-func (c *changing) modify(t *testing.T, slice discoveryv1.EndpointSlice) {
-	t.Helper()
-	slice.TypeMeta = metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}
-	event, err := json.Marshal(map[string]any{"type": "MODIFIED", "object": slice})
-	must(t, err)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for watch := range c.watches {
-		watch <- event
-	}
-}
-
 // startProxy starts a proxy on the node: kube-proxy, or this program as svc's.
 func startProxy(t *testing.T, node *namespace, name, url string) *launch.Process {
 	t.Helper()
@@ -191,17 +126,19 @@ func startProxy(t *testing.T, node *namespace, name, url string) *launch.Process
 }
 
 // TestProxyProcess is not a test: it is svc's proxy as a process of its own, in the network
-// namespace that it is started in.
+// namespace that it is started in, on the node of newNode.
 func TestProxyProcess(t *testing.T) {
 	url := os.Getenv("PROXY_OF")
 	if url == "" {
-		t.Skip("TestFiguresBesideKubeProxy runs it")
+		t.Skip("the other tests run it")
 	}
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: url})
 	must(t, err)
 	store := services.New()
+	node := newNode()
 	p, err := proxy.New(proxy.Options{
-		Services: store, Node: nodeName, Zone: func() string { return "" }, Bridge: bridge, PodRanges: func() []string { return []string{"10.244.0.0/24"} }, Clock: clock.RealClock{},
+		Services: store, Node: nodeName, Zone: func() string { return zone }, Addresses: func() []string { return nodeconfig.HostIPs(&node) },
+		Bridge: bridge, PodRanges: func() []string { return node.Spec.PodCIDRs }, Clock: clock.RealClock{},
 	})
 	must(t, err)
 	go store.Run(t.Context(), client.CoreV1().RESTClient(), client.DiscoveryV1().RESTClient())
@@ -210,7 +147,7 @@ func TestProxyProcess(t *testing.T) {
 
 // change gives services an endpoint, one after the other, and returns how long each then took
 // to answer.
-func (n network) change(t *testing.T, server *changing, o objects) []time.Duration {
+func (n network) change(t *testing.T, server *apiServer, o objects) []time.Duration {
 	t.Helper()
 	tick := time.NewTicker(time.Second / rate)
 	defer tick.Stop()
@@ -219,10 +156,9 @@ func (n network) change(t *testing.T, server *changing, o objects) []time.Durati
 	for i := range changes {
 		<-tick.C
 		slice := *o.slices[i+1].DeepCopy()
-		slice.ResourceVersion = strconv.Itoa(i + 2)
 		slice.Endpoints = []discoveryv1.Endpoint{newEndpoint(nil, endpoints[0], true, false)}
 		began := time.Now()
-		server.modify(t, slice)
+		server.put(t, "/apis/discovery.k8s.io/v1/endpointslices", &slice)
 		waiting.Go(func() {
 			// The kernel sends a thousand refusals a second; one that is missing would be waited for.
 			poll := time.NewTicker(4 * time.Millisecond)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"svc.dev/svc/test/sctp"
 )
 
 // threads is how many connections a namespace opens at the same time.
@@ -21,10 +23,9 @@ const threads = 16
 
 // namespace is a network namespace with threads in it.
 type namespace struct {
-	t       *testing.T
-	fd      int
-	address string // the first one
-	work    chan func()
+	t    *testing.T
+	fd   int
+	work chan func()
 }
 
 func newNamespace(t *testing.T) *namespace {
@@ -60,8 +61,18 @@ func newNamespace(t *testing.T) *namespace {
 		must(t, <-ready)
 	}
 	n.up("lo")
-	must(t, n.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600) }))
+	for name, value := range parameters {
+		must(t, n.in(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0o600) }))
+	}
 	return n
+}
+
+// parameters are those of the kernel in each namespace. Each refusal is sent: by default the
+// kernel sends one a second to a client, and a thousand a second in all, after which a
+// connection that is refused looks as if it was dropped. The ICMPv6 type 255 is reserved.
+var parameters = map[string]string{
+	"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1",
+	"ipv4/icmp_ratemask": "0", "ipv6/icmp/ratemask": "255",
 }
 
 func must(t *testing.T, err error) {
@@ -89,27 +100,26 @@ func (n *namespace) up(name string, addresses ...string) {
 		for _, text := range addresses {
 			a, err := netlink.ParseAddr(text)
 			if err == nil {
+				a.Flags = unix.IFA_F_NODAD // it is used at once
 				err = netlink.AddrAdd(link, a)
 			}
 			if err != nil {
 				return err
-			}
-			if n.address == "" {
-				n.address = a.IP.String()
 			}
 		}
 		return netlink.LinkSetUp(link)
 	}))
 }
 
-// connect connects an interface of another namespace, which gets addresses, to the node:
-// to its bridge or, with an address, to an interface of its own.
-func (n *namespace) connect(name string, other *namespace, gateway, address string, addresses ...string) {
+// connect connects an interface of another namespace, which gets addresses, to the node: to
+// its bridge or, with addresses of the node, to an interface of its own. The gateways lead
+// everywhere else.
+func (n *namespace) connect(name string, other *namespace, gateways, own []string, addresses ...string) {
 	n.t.Helper()
 	must(n.t, n.in(func() error {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name = name
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "eth0", PeerNamespace: netlink.NsFd(other.fd)}); err != nil || address != "" {
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "eth0", PeerNamespace: netlink.NsFd(other.fd)}); err != nil || len(own) > 0 {
 			return err
 		}
 		link, err := netlink.LinkByName(name)
@@ -117,34 +127,51 @@ func (n *namespace) connect(name string, other *namespace, gateway, address stri
 			return err
 		}
 		svc0, err := netlink.LinkByName(bridge)
-		return errors.Join(err, netlink.LinkSetMaster(link, svc0))
+		// Where rules apply to what the bridge forwards, an endpoint reaches itself by it.
+		return errors.Join(err, netlink.LinkSetMaster(link, svc0), netlink.LinkSetHairpin(link, true))
 	}))
-	if address != "" {
-		n.up(name, address)
-	} else {
-		n.up(name)
-	}
+	n.up(name, own...)
 	other.up("eth0", addresses...)
-	must(n.t, other.in(func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)}) }))
+	for _, gateway := range gateways {
+		other.route("", gateway)
+	}
 }
 
-// serve answers connections and datagrams at an address with the address and that of the
-// client.
+// route adds a route to a range, or the default route of the gateway's IP family.
+func (n *namespace) route(destination, gateway string) {
+	n.t.Helper()
+	route := &netlink.Route{Gw: net.ParseIP(gateway)}
+	if destination != "" {
+		_, ipNet, err := net.ParseCIDR(destination)
+		must(n.t, err)
+		route.Dst = ipNet
+	}
+	must(n.t, n.in(func() error { return netlink.RouteAdd(route) }))
+}
+
+// serve answers connections, datagrams and associations of SCTP at an address with the
+// address and that of the client.
 func (n *namespace) serve(address string) {
 	n.t.Helper()
 	var tcp net.Listener
 	var udp net.PacketConn
+	var associations *sctp.Server
 	must(n.t, n.in(func() (err error) {
-		if tcp, err = net.Listen("tcp4", address); err == nil {
-			udp, err = net.ListenPacket("udp4", address)
+		if tcp, err = net.Listen("tcp", address); err != nil {
+			return err
 		}
+		if udp, err = net.ListenPacket("udp", address); err != nil {
+			return err
+		}
+		associations, err = sctp.Listen(n.t.Context(), address)
 		return err
 	}))
 	var serving sync.WaitGroup
-	n.t.Cleanup(func() { tcp.Close(); udp.Close(); serving.Wait() })
-	answer := func(client net.Addr) []byte {
+	n.t.Cleanup(func() { tcp.Close(); udp.Close(); associations.Close(); serving.Wait() })
+	answer := func(client string) []byte { return fmt.Appendf(nil, "%s from %s", address, client) }
+	host := func(client net.Addr) string {
 		host, _, _ := net.SplitHostPort(client.String())
-		return fmt.Appendf(nil, "%s from %s", address, host)
+		return host
 	}
 	serving.Go(func() {
 		for {
@@ -152,7 +179,7 @@ func (n *namespace) serve(address string) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Write(answer(c.RemoteAddr())) // the client reports what it misses
+			_, _ = c.Write(answer(host(c.RemoteAddr()))) // the client reports what it misses
 			c.Close()
 		}
 	})
@@ -163,7 +190,12 @@ func (n *namespace) serve(address string) {
 			if err != nil {
 				return
 			}
-			_, _ = udp.WriteTo(answer(client), client)
+			_, _ = udp.WriteTo(answer(host(client)), client)
+		}
+	})
+	serving.Go(func() {
+		if err := associations.Serve(func(client net.Addr) []byte { return answer(client.String()) }); err != nil {
+			n.t.Error(err)
 		}
 	})
 }
@@ -173,10 +205,13 @@ const patience = 700 * time.Millisecond
 
 // ask opens a connection to an address, and returns the answer, or what became of it.
 func (n *namespace) ask(ctx context.Context, protocol, address string) string {
+	if protocol == "sctp" {
+		return n.askSCTP(ctx, address)
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var c net.Conn
-	err := n.in(func() (err error) { c, err = (&net.Dialer{}).DialContext(ctx, protocol+"4", address); return err })
+	err := n.in(func() (err error) { c, err = (&net.Dialer{}).DialContext(ctx, protocol, address); return err })
 	if err != nil {
 		return failure(err)
 	}
@@ -200,6 +235,20 @@ func (n *namespace) ask(ctx context.Context, protocol, address string) string {
 		return failure(err)
 	}
 	return string(buffer[:size])
+}
+
+// askSCTP is not used at the same time for the same address: see [sctp.Conn.Init].
+func (n *namespace) askSCTP(ctx context.Context, address string) string {
+	var c *sctp.Conn
+	if err := n.in(func() (err error) { c, err = sctp.Dial(ctx, address); return err }); err != nil {
+		return failure(err)
+	}
+	defer c.Close()
+	answer, err := c.Init(time.Now().Add(patience))
+	if err != nil {
+		return failure(err)
+	}
+	return string(answer)
 }
 
 func failure(err error) string {

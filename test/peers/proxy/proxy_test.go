@@ -1,19 +1,16 @@
-// Package proxy compares svc's service proxy with the real kube-proxy in its nftables mode: both get
-// the same random services in the same network of namespaces, one after the other, and the
-// same connections are tried. What a connection becomes must be equal: the endpoints that
-// answer, and which client they see.
+// Package proxy compares svc's service proxy with the real kube-proxy in its nftables mode:
+// each gets the same random services, which change, in a network of namespaces of its own,
+// and the same connections are tried. What a connection becomes must be equal: the endpoints
+// that answer, and which client they see.
 package proxy
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,52 +20,61 @@ import (
 
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"svc.dev/svc/svclet/nodeconfig"
-	"svc.dev/svc/svclet/proxy"
-	"svc.dev/svc/svclet/services"
 	"svc.dev/svc/test/launch"
 )
 
 var (
 	seed  = flag.Uint64("seed", 1, "seed of the services")
-	count = flag.Int("services", 60, "how many services")
+	count = flag.Int("services", 40, "how many services")
+	steps = flag.Int("steps", 2, "how often services change")
 )
 
 const bridge = "svc0"
 
-// network is a node with two pods' namespaces, another node's pods, and a client outside.
-type network struct{ node, pod, local, far, outside *namespace }
+// network is a node with pods' namespaces, another node's pods, and a client outside.
+type network struct {
+	node, pod, far, outside *namespace
+	// locals are the endpoints on the node.
+	locals [2]*namespace
+}
 
 func newNetwork(t *testing.T) network {
 	t.Helper()
-	n := network{newNamespace(t), newNamespace(t), newNamespace(t), newNamespace(t), newNamespace(t)}
+	n := network{node: newNamespace(t), pod: newNamespace(t), far: newNamespace(t), outside: newNamespace(t), locals: [2]*namespace{newNamespace(t), newNamespace(t)}}
 	must(t, n.node.in(func() error {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name = bridge
 		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes})
 	}))
-	n.node.up(bridge, "10.244.0.1/24")
-	n.node.connect("pod", n.pod, "10.244.0.1", "", "10.244.0.2/24")
-	n.node.connect("local", n.local, "10.244.0.1", "", endpoints[0]+"/24", endpoints[1]+"/24")
-	n.node.connect("far", n.far, "192.0.3.1", "192.0.3.1/24", "192.0.3.2/24", endpoints[2]+"/32", endpoints[3]+"/32")
-	n.node.connect("outside", n.outside, "192.0.2.1", "192.0.2.1/24", "192.0.2.9/24")
-	// Packets that no rule changes leave the node, so that those of the hook forward decide.
-	must(t, n.node.in(func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP("192.0.2.9")}) }))
-	// Each refusal is sent, and not one in a second.
-	must(t, n.node.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/icmp_ratelimit", []byte("0"), 0o600) }))
-	must(t, n.node.in(func() error {
-		return netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: net.IPv4(10, 244, 1, 0), Mask: net.CIDRMask(24, 32)}, Gw: net.ParseIP("192.0.3.2")})
-	}))
-	for i, address := range endpoints {
-		of := n.local
-		if i > 1 {
-			of = n.far
+	n.node.up(bridge, ipv4.in(ipv4.bridge), ipv6.in(ipv6.bridge))
+	bridges := []string{ipv4.bridge, ipv6.bridge}
+	n.node.connect("pod", n.pod, bridges, nil, ipv4.in(ipv4.pod), ipv6.in(ipv6.pod))
+	for i, local := range n.locals {
+		n.node.connect(fmt.Sprint("local-", i), local, bridges, nil, ipv4.in(ipv4.endpoints[i]), ipv6.in(ipv6.endpoints[i]))
+	}
+	n.node.connect("far", n.far, []string{ipv4.far, ipv6.far}, []string{ipv4.in(ipv4.far), ipv6.in(ipv6.far)}, ipv4.in(ipv4.farNode), ipv6.in(ipv6.farNode),
+		ipv4.endpoints[2]+"/32", ipv4.endpoints[3]+"/32", ipv6.endpoints[2]+"/128", ipv6.endpoints[3]+"/128")
+	n.node.connect("outside", n.outside, []string{ipv4.node, ipv6.node}, []string{ipv4.in(ipv4.node), ipv6.in(ipv6.node)}, ipv4.in(ipv4.outside), ipv6.in(ipv6.outside))
+	for _, f := range families {
+		// Packets that no rule changes leave the node, so that those of the hook forward decide.
+		n.node.route("", f.outside)
+		n.node.route(f.farRange, f.farNode)
+		for i, address := range f.endpoints {
+			of := n.far
+			if i < len(n.locals) {
+				of = n.locals[i]
+			}
+			of.serve(net.JoinHostPort(address, fmt.Sprint(podPort)))
 		}
-		of.serve(fmt.Sprintf("%s:%d", address, podPort))
 	}
 	return n
+}
+
+// places are where connections come from.
+func (n network) places() map[string]*namespace {
+	return map[string]*namespace{"pod": n.pod, "endpoint": n.locals[0], "node": n.node, "outside": n.outside}
 }
 
 // attempt is a connection from a place to an address of a service.
@@ -87,13 +93,15 @@ func attempts(o objects) []attempt {
 	var all []attempt
 	for _, s := range o.services {
 		protocol := strings.ToLower(string(s.Spec.Ports[0].Protocol))
-		for _, from := range []string{"pod", "node", "outside"} {
+		for _, from := range []string{"pod", "endpoint", "node", "outside"} {
 			add := func(kind, host string, port int32) {
 				all = append(all, attempt{from, kind, protocol, net.JoinHostPort(host, fmt.Sprint(port)), s})
 			}
 			if from != "outside" {
-				add("cluster IP", s.Spec.ClusterIP, 80)
-				add("cluster IP, without such a port,", s.Spec.ClusterIP, 81)
+				for _, ip := range s.Spec.ClusterIPs {
+					add("cluster IP", ip, 80)
+					add("cluster IP, without such a port,", ip, 81)
+				}
 			}
 			for _, ip := range s.Spec.ExternalIPs {
 				add("external IP", ip, 80)
@@ -102,7 +110,9 @@ func attempts(o objects) []attempt {
 				add("load balancer", ingress.IP, 80)
 			}
 			if port := s.Spec.Ports[0].NodePort; port != 0 {
-				add("node port", "192.0.2.1", port)
+				for _, f := range s.Spec.IPFamilies {
+					add("node port", families[f].node, port)
+				}
 			}
 		}
 	}
@@ -113,33 +123,39 @@ func attempts(o objects) []attempt {
 // 10,000 attempts.
 const rounds = 32
 
-// retries is how often what is not answered is tried again, on a busy machine.
-const retries = 2
+// retries is how often what is not answered is tried again, on a busy machine, and repeats how
+// often what is different.
+const retries, repeats = 2, 3
 
 // verdicts returns what each attempt becomes.
 func (n network) verdicts(ctx context.Context, all []attempt) []string {
 	found := make([]string, len(all))
-	places := map[string]*namespace{"pod": n.pod, "node": n.node, "outside": n.outside}
+	inTurn := map[string][]int{}
+	for i, a := range all {
+		key := a.String()
+		switch {
+		case a.protocol == "sctp": // see askSCTP
+			key = "sctp from " + a.from
+		case sticky(a.service):
+			// The first connections of a client must not be at the same time: it would have two
+			// endpoints.
+			key = a.service.Name
+		}
+		inTurn[key] = append(inTurn[key], i)
+	}
+	places := n.places()
 	var trying sync.WaitGroup
 	slots := make(chan struct{}, threads-2)
-	for i, a := range all {
-		if sticky(a.service) {
-			continue
-		}
-		slots <- struct{}{}
+	for _, of := range inTurn {
 		trying.Go(func() {
+			slots <- struct{}{}
 			defer func() { <-slots }()
-			found[i] = verdict(ctx, places[a.from], a)
+			for _, i := range of {
+				found[i] = verdict(ctx, places[all[i].from], all[i])
+			}
 		})
 	}
 	trying.Wait()
-	// The first connections of a client must not be at the same time: it would have two
-	// endpoints.
-	for i, a := range all {
-		if sticky(a.service) {
-			found[i] = verdict(ctx, places[a.from], a)
-		}
-	}
 	return found
 }
 
@@ -149,7 +165,9 @@ func sticky(s corev1.Service) bool {
 
 // byNode names those addresses of the node that its own pods may see: kube-proxy always gives the
 // node's connections the address of the bridge. Endpoints elsewhere see the address of their network.
-var byNode = strings.NewReplacer(" from 10.244.0.1,", " from the node,", " from 192.0.2.1,", " from the node,")
+var byNode = strings.NewReplacer(
+	" from "+ipv4.bridge+",", " from the node,", " from "+ipv4.node+",", " from the node,",
+	" from "+ipv6.bridge+",", " from the node,", " from "+ipv6.node+",", " from the node,")
 
 func verdict(ctx context.Context, from *namespace, a attempt) string {
 	var seen []string
@@ -170,11 +188,32 @@ func verdict(ctx context.Context, from *namespace, a attempt) string {
 	}
 	if sticky(a.service) && len(seen) == 1 && strings.Contains(seen[0], " from ") {
 		_, client, _ := strings.Cut(seen[0], " from ")
-		// Which endpoint is chance, and with it which address of the node it sees.
-		return "the same endpoint from " + strings.Replace(client, "192.0.3.1", "the node", 1)
+		// Which endpoint is chance, and with it which address of the node it sees; one that is
+		// led to itself sees the node's.
+		if a.from == "endpoint" {
+			return "the same endpoint"
+		}
+		return "the same endpoint from " + strings.NewReplacer(ipv4.far, "the node", ipv6.far, "the node").Replace(client)
 	}
 	slices.Sort(seen)
 	return strings.Join(seen, ", ")
+}
+
+// side is a proxy with its network.
+type side struct {
+	network
+
+	name    string
+	server  *apiServer
+	process *launch.Process
+}
+
+func newSide(t *testing.T, name string, o objects) side {
+	t.Helper()
+	s := side{network: newNetwork(t), name: name}
+	s.server = newAPIServer(t, s.node, o)
+	s.process = startProxy(t, s.node, name, s.server.url)
+	return s
 }
 
 func TestConnectionsBecomeTheSameAsWithKubeProxy(t *testing.T) {
@@ -184,31 +223,79 @@ func TestConnectionsBecomeTheSameAsWithKubeProxy(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	o := newObjects(rand.New(rand.NewPCG(*seed, 0)), *count)
-	all := attempts(o)
-	n := newNetwork(t)
-	want := withKubeProxy(t, n, o, all)
-	got := withSVC(t, n, o, all)
-	kinds := map[string]int{}
-	for i, a := range all {
-		if got[i] != want[i] {
-			t.Errorf("%s:\nsvc:        %s\nkube-proxy: %s\n%s", a, got[i], want[i], describe(o, a.service))
+	h := newHistory(rand.New(rand.NewPCG(*seed, 0)), *count)
+	sides := [2]side{newSide(t, "svc", h.objects()), newSide(t, "kube-proxy", h.objects())}
+	for step := range *steps + 1 {
+		o := h.objects()
+		for _, s := range sides {
+			s.server.set(t, o)
+			s.await(t, o, s.process.Output)
+			// A client's port may be one of the step before, whose flow goes on as it was.
+			must(t, s.node.in(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) }))
 		}
-		kind := want[i]
+		compare(t, sides, o)
+		if t.Failed() {
+			t.Fatalf("after %d changes", step)
+		}
+		h.change()
+	}
+}
+
+// both returns what attempts become with either side.
+func both(ctx context.Context, sides [2]side, all []attempt) (found [2][]string) {
+	var trying sync.WaitGroup
+	for i, s := range sides {
+		trying.Go(func() { found[i] = s.verdicts(ctx, all) })
+	}
+	trying.Wait()
+	return found
+}
+
+// compare compares what each connection becomes. What is not the same is tried again, because
+// packets are lost on a busy machine, and an endpoint may be missed by chance.
+func compare(t *testing.T, sides [2]side, o objects) {
+	t.Helper()
+	all := attempts(o)
+	found := both(t.Context(), sides, all)
+	kinds := map[string]int{}
+	for _, kind := range found[1] {
 		if strings.Contains(kind, " from ") {
 			kind = "answered"
 		}
 		kinds[kind]++
 	}
-	t.Logf("%d services, %d connections: %v", *count, len(all), kinds)
+	t.Logf("%d services, %d connections: %v", len(o.services), len(all), kinds)
+	different, of := differences(all, found)
+	for range repeats {
+		if len(different) == 0 {
+			return
+		}
+		for i, a := range different {
+			t.Logf("%s, which is tried again:\nsvc:        %s\nkube-proxy: %s", a, of[0][i], of[1][i])
+		}
+		different, of = differences(different, both(t.Context(), sides, different))
+	}
+	for i, a := range different {
+		t.Errorf("%s:\nsvc:        %s\nkube-proxy: %s\n%s", a, of[0][i], of[1][i], describe(o, a.service))
+	}
+}
+
+// differences returns the attempts that do not become the same, and what they become.
+func differences(all []attempt, found [2][]string) (different []attempt, of [2][]string) {
+	for i, a := range all {
+		if found[0][i] != found[1][i] {
+			different, of[0], of[1] = append(different, a), append(of[0], found[0][i]), append(of[1], found[1][i])
+		}
+	}
+	return different, of
 }
 
 // describe returns what matters of a service.
 func describe(o objects, s corev1.Service) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, internal %s, external %s, affinity %s, ranges %v, annotations %v", s.Spec.Type, *s.Spec.InternalTrafficPolicy, s.Spec.ExternalTrafficPolicy, s.Spec.SessionAffinity, s.Spec.LoadBalancerSourceRanges, s.Annotations)
+	fmt.Fprintf(&b, "%s %v, internal %s, external %s, affinity %s, ranges %v, annotations %v", s.Spec.Type, s.Spec.IPFamilies, *s.Spec.InternalTrafficPolicy, s.Spec.ExternalTrafficPolicy, s.Spec.SessionAffinity, s.Spec.LoadBalancerSourceRanges, s.Annotations)
 	for _, slice := range o.slices {
-		if slice.Name != s.Name {
+		if slice.Labels[discoveryv1.LabelServiceName] != s.Name {
 			continue
 		}
 		for _, e := range slice.Endpoints {
@@ -221,15 +308,17 @@ func describe(o objects, s corev1.Service) string {
 	return b.String()
 }
 
-// await waits until the first service, which has all endpoints, answers.
+// await waits until the last service, which has all endpoints, answers at each cluster IP.
 func (n network) await(t *testing.T, o objects, output func() string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		if strings.Contains(n.pod.ask(t.Context(), "tcp", o.services[0].Spec.ClusterIP+":80"), " from ") {
-			return
+	end := time.Now().Add(time.Minute)
+	for _, ip := range o.services[len(o.services)-1].Spec.ClusterIPs {
+		for !strings.Contains(n.pod.ask(t.Context(), "tcp", net.JoinHostPort(ip, "80")), " from ") {
+			if time.Now().After(end) {
+				t.Fatalf("the last service does not answer at %s: %s", ip, output())
+			}
 		}
 	}
-	t.Fatalf("the first service does not answer: %s", output())
 }
 
 // kubeProxy returns the command line of kube-proxy with an API server.
@@ -239,60 +328,7 @@ func kubeProxy(t *testing.T, url string) []string {
 	must(t, os.WriteFile(config, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": {"server": %q}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`, url), 0o600))
 	return []string{
 		os.Getenv("KUBE_PROXY"), "--proxy-mode=nftables", "--kubeconfig=" + config, "--hostname-override=" + nodeName,
-		"--detect-local-mode=BridgeInterface", "--pod-bridge-interface=" + bridge, "--nodeport-addresses=0.0.0.0/0", "--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
+		"--detect-local-mode=BridgeInterface", "--pod-bridge-interface=" + bridge, "--nodeport-addresses=0.0.0.0/0,::/0", "--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
 		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
 	}
-}
-
-// withKubeProxy returns the verdicts with kube-proxy, and removes its rules.
-func withKubeProxy(t *testing.T, n network, o objects, all []attempt) []string {
-	t.Helper()
-	var listener net.Listener
-	must(t, n.node.in(func() (err error) { listener, err = net.Listen("tcp4", "127.0.0.1:0"); return err }))
-	server := &http.Server{Handler: api(o)}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) }) // it ends by Close
-	defer func() { server.Close(); serving.Wait() }()
-	command := exec.Command("nsenter", append([]string{fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), n.node.fd)}, kubeProxy(t, "http://"+listener.Addr().String())...)...)
-	process, err := launch.StartCommand(command)
-	must(t, err)
-	n.await(t, o, process.Output)
-	verdicts := n.verdicts(t.Context(), all)
-	if _, err := process.Stop(launch.Patience); err != nil {
-		t.Log(err)
-	}
-	for _, family := range []string{"ip", "ip6"} {
-		must(t, n.node.in(func() error { return exec.Command("nft", "delete", "table", family, "kube-proxy").Run() }))
-	}
-	return verdicts
-}
-
-// withSVC returns the verdicts with svc's proxy.
-func withSVC(t *testing.T, n network, o objects, all []attempt) []string {
-	t.Helper()
-	store := services.New()
-	var listed, slices []any
-	for i := range o.services {
-		listed, slices = append(listed, &o.services[i]), append(slices, &o.slices[i])
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- n.node.in(func() error {
-			p, err := proxy.New(proxy.Options{
-				Services: store, Node: nodeName, Zone: func() string { return zone }, Addresses: func() []string { return nodeconfig.HostIPs(&o.node) }, Bridge: bridge, PodRanges: func() []string { return o.node.Spec.PodCIDRs }, Clock: clock.RealClock{},
-			})
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(store.Services().Replace(listed, ""), store.EndpointSlices().Replace(slices, "")); err != nil {
-				return err
-			}
-			p.Run(ctx)
-			return nil
-		})
-	}()
-	defer func() { stop(); must(t, <-ended) }()
-	n.await(t, o, func() string { return "svc's proxy" })
-	return n.verdicts(t.Context(), all)
 }
