@@ -85,7 +85,7 @@ test-fleet: build ## Run many node agents at once, with runtimes that run nothin
 
 .PHONY: test-node
 test-node: build ## Run pods on this machine, as root on Linux; installs what that takes.
-	@SVC=$(BIN)/svc hack/test-node.sh $(ARGS)
+	@SVC=$(BIN)/svc SVCLET=$(BIN)/svclet hack/test-node.sh $(ARGS)
 
 .PHONY: test-aggregated
 test-aggregated: build ## Run a fleet behind a host: svc itself, the real kube-apiserver, which it builds (HOST=kube-apiserver), or in pods, as root (HOST=pods).

@@ -30,6 +30,5 @@ pods)
 	exit 1
 	;;
 esac
-# Ginkgo ends in time to clean up.
 SVC=$BIN/svc SVCLET=$BIN/svclet HOST=${HOST:-} \
-	exec go test -count=1 -timeout "${timeout}m" "$package" -ginkgo.timeout="$((timeout - 2))m" "$@"
+	exec go test -count=1 -timeout "${timeout}m" "$package" "$@"

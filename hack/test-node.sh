@@ -8,5 +8,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 hack/node-setup.sh busybox=busybox-static
 [[ -z ${PROGRAMS:-} ]] || hack/peers.sh kube-state-metrics cert-manager traefik
-# Ginkgo ends in time to clean up.
-exec go test -count=1 -timeout 45m ./test/node -ginkgo.timeout=43m "$@"
+exec go test -count=1 -timeout 45m ./test/node "$@"

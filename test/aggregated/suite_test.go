@@ -64,7 +64,9 @@ func TestAggregated(t *testing.T) {
 	SetDefaultEventuallyTimeout(launch.Patience)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	RunSpecs(t, "aggregated")
+	suite, reporter := GinkgoConfiguration()
+	suite.Timeout = launch.SuiteTimeout(t, suite.Timeout)
+	RunSpecs(t, "aggregated", suite, reporter)
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

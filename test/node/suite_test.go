@@ -56,7 +56,9 @@ func TestNode(t *testing.T) {
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	RunSpecs(t, "node")
+	suite, reporter := GinkgoConfiguration()
+	suite.Timeout = launch.SuiteTimeout(t, suite.Timeout)
+	RunSpecs(t, "node", suite, reporter)
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

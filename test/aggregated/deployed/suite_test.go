@@ -63,7 +63,9 @@ func TestDeployed(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-	RunSpecs(t, "deployed")
+	suite, reporter := GinkgoConfiguration()
+	suite.Timeout = launch.SuiteTimeout(t, suite.Timeout)
+	RunSpecs(t, "deployed", suite, reporter)
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
