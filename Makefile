@@ -54,14 +54,14 @@ undeploy: manifests ## Remove CONFIG from the cluster, with all data.
 
 .PHONY: test
 test: ## Run every test, as CI does, and say at the end what has failed.
-	@hack/report.sh $(MAKE) --no-print-directory --keep-going test-unit test-fuzz test-e2e test-aggregated test-fleet test-node test-soak
+	@hack/report.sh $(MAKE) --no-print-directory --keep-going test-unit test-fuzz test-suites test-fleet test-node
 
 # Each package is compiled once, for the binaries, the linters and the tests alike: with
 # -trimpath, wherever the checkout is, and with the build tag of hack/build.sh. The linters
 # include vet, so go test runs without it. Kubernetes' own programs (bench, test-peers)
 # are built without the tag, as they are published.
 export GOFLAGS := $(sort $(shell $(GO) env GOFLAGS) -trimpath)
-test-unit test-fuzz test-e2e test-faults test-fleet test-node test-aggregated test-soak: export GOFLAGS += -vet=off -tags=fieldsv1string
+test-unit test-fuzz test-suites test-e2e test-faults test-fleet test-node test-aggregated test-soak: export GOFLAGS += -vet=off -tags=fieldsv1string
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests; what runs goroutines, with the race detector where a C compiler is present.
@@ -70,6 +70,12 @@ test-unit: ## Run the unit tests; what runs goroutines, with the race detector w
 .PHONY: test-fuzz
 test-fuzz: ## Run each fuzz target for 2 seconds (FUZZTIME=10m: that long, guided by coverage).
 	@hack/fuzz.sh
+
+# The longest come first, so that no processor is idle at the end. Those of fleets and nodes
+# run alone: the former starts hundreds of threads, and the latter is slower beside others.
+.PHONY: test-suites
+test-suites: build ## Run the suites of test-e2e, test-aggregated and test-soak, as many at once as there are processors.
+	SVC=$(BIN)/svc SVCLET=$(BIN)/svclet $(GO) test -count=1 -timeout 45m ./test/e2e ./test/controllers ./test/faults ./test/spec ./test/aggregated ./test/soak
 
 .PHONY: test-e2e
 test-e2e: build ## Run the end-to-end suites against bin/svc, with its kubectl or $KUBECTL.
