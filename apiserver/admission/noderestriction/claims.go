@@ -1,11 +1,16 @@
 package noderestriction
 
 import (
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 )
+
+// errNotStatus refuses all changes of a claim but those of its status, whatever other rules
+// give to nodes.
+var errNotStatus = errors.New("may only update PVC status")
 
 // claimStatus returns an error if the node changes more of a claim than what the expansion
 // of its volume changes.

@@ -123,9 +123,14 @@ func (p *plugin) create(ctx context.Context, node string, a admission.Attributes
 	case *coordinationv1.Lease:
 		return lease(node, made)
 	case *corev1.Pod:
-		if a.GetSubresource() == "" {
-			return p.mirror(ctx, node, made)
+		if a.GetSubresource() != "" {
+			return podSubresource(a)
 		}
+		return p.mirror(ctx, node, made)
+	case *corev1.Binding:
+		return podSubresource(a)
+	case *corev1.PersistentVolumeClaim:
+		return errNotStatus
 	case *certificatesv1.CertificateSigningRequest:
 		if p.restricts.Certificates {
 			return ownCertificate(node, a.GetUserInfo().GetName(), made)
@@ -160,9 +165,11 @@ func (p *plugin) change(node string, a admission.Attributes) error {
 	case *corev1.Pod:
 		return podChange(node, a, old)
 	case *corev1.PersistentVolumeClaim:
-		if changed, ok := a.GetObject().(*corev1.PersistentVolumeClaim); ok {
-			return claimStatus(node, changed, old)
+		changed, updated := a.GetObject().(*corev1.PersistentVolumeClaim)
+		if !updated || a.GetSubresource() != "status" {
+			return errNotStatus
 		}
+		return claimStatus(node, changed, old)
 	case *corev1.PersistentVolume:
 		if changed, ok := a.GetObject().(*corev1.PersistentVolume); ok {
 			return localVolume(node, changed, old)
@@ -185,7 +192,7 @@ func (p *plugin) eviction(ctx context.Context, node, namespace, name string) err
 func (p *plugin) token(ctx context.Context, node string, a admission.Attributes, spec *authenticationv1.TokenRequestSpec) error {
 	ref := spec.BoundObjectRef
 	switch {
-	case ref == nil || ref.Kind != "Pod" || ref.Name == "":
+	case ref == nil || ref.APIVersion != corev1.SchemeGroupVersion.String() || ref.Kind != "Pod" || ref.Name == "":
 		return errors.New("node requested token not bound to a pod")
 	case ref.UID == "":
 		return errors.New("node requested token with a pod binding without a uid")

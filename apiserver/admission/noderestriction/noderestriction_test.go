@@ -150,6 +150,40 @@ func admit(t *testing.T, operation admission.Operation, subresource string, obje
 	return reason
 }
 
+func TestNodesAreRefusedWhatNoRuleAllows(t *testing.T) {
+	mine := pod("mine", "a", nil)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta("ns", "c")}
+	otherGroup := tokenFor("Pod", "mine", "mine-uid")
+	otherGroup.Spec.BoundObjectRef.APIVersion = "example.com/v1"
+	const notStatus = "may only update PVC status"
+	for _, test := range []struct {
+		rule, sub   string
+		operation   admission.Operation
+		object, old runtime.Object
+		want        string
+	}{
+		{"a pod", "", admission.Update, mine, mine, `unexpected operation "UPDATE", node "a" can only create and delete mirror pods`},
+		{"the status of a pod", "status", admission.Delete, nil, mine, `unexpected operation "DELETE"`},
+		{"the resources of a pod", "resize", admission.Update, mine, mine, `unexpected pod subresource "resize", only 'status' and 'eviction' are allowed`},
+		{"the debug containers of a pod", "ephemeralcontainers", admission.Update, mine, mine, `unexpected pod subresource "ephemeralcontainers", only 'status' and 'eviction' are allowed`},
+		{"the binding of a pod", "binding", admission.Create, &corev1.Binding{ObjectMeta: meta("ns", "new")}, nil, `unexpected pod subresource "binding", only 'status' and 'eviction' are allowed`},
+		{"a claim", "", admission.Create, claim, nil, notStatus},
+		{"a claim", "", admission.Update, claim, claim, notStatus},
+		{"a claim", "", admission.Delete, nil, claim, notStatus},
+		{"the status of a claim", "status", admission.Update, claim, claim, ""},
+		{"a token of a pod of another API group", "token", admission.Create, otherGroup, nil, "node requested token not bound to a pod"},
+	} {
+		if got := admit(t, test.operation, test.sub, test.object, test.old); got != test.want {
+			t.Errorf("%s %s: %q, want %q", test.operation, test.rule, got, test.want)
+		}
+	}
+}
+
+// withSource gives a pod a volume with one source.
+func withSource(p *corev1.Pod, source corev1.VolumeProjection) {
+	p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{source}}}}}
+}
+
 func TestAMirrorPodIsOwnedByItsNodeAndRefersToNothing(t *testing.T) {
 	for _, test := range []struct {
 		rule   string
@@ -171,8 +205,22 @@ func TestAMirrorPodIsOwnedByItsNodeAndRefersToNothing(t *testing.T) {
 			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
 		}, `node "a" can not create pods that reference persistentvolumeclaims`},
 		{"a trust bundle", func(p *corev1.Pod) {
-			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}}}}}}
-		}, `node "a" can not create pods that reference clustertrustbundles`},
+			withSource(p, corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}})
+		},
+			`node "a" can not create pods that reference clustertrustbundles`},
+		{"a token", func(p *corev1.Pod) {
+			withSource(p, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}})
+		},
+			`node "a" can not create pods that reference serviceaccounts (via projected volumes)`},
+		{"a driver", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}}}
+		}, `node "a" can not create pods that reference csidrivers (via CSI volumes)`},
+		{"endpoints", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Glusterfs: &corev1.GlusterfsVolumeSource{EndpointsName: "e"}}}}
+		}, `node "a" can not create pods that reference endpoints (via glusterFS volumes)`},
+		{"fields of its own", func(p *corev1.Pod) {
+			withSource(p, corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{}})
+		}, ""},
 		{"a resource claim", func(p *corev1.Pod) {
 			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To("gpu")}}
 		}, `node "a" can not create pods that reference resourceclaims`},

@@ -37,20 +37,36 @@ func (p *plugin) mirror(ctx context.Context, node string, pod *corev1.Pod) error
 	if len(pod.Spec.ResourceClaims) > 0 { // CVE-2025-4563
 		return fmt.Errorf("node %q can not create pods that reference resourceclaims", node)
 	}
-	for _, v := range pod.Spec.Volumes {
-		if v.Projected == nil {
-			continue
-		}
-		for _, source := range v.Projected.Sources {
-			switch {
-			case source.ClusterTrustBundle != nil:
-				return fmt.Errorf("node %q can not create pods that reference clustertrustbundles", node)
-			case source.PodCertificate != nil:
-				return fmt.Errorf("node %q can not create pods that reference podcertificates", node)
-			}
+	for i := range pod.Spec.Volumes {
+		if what := referredByVolume(&pod.Spec.Volumes[i]); what != "" {
+			return fmt.Errorf("node %q can not create pods that reference %s", node, what)
 		}
 	}
 	return nil
+}
+
+// referredByVolume returns the objects that a volume refers to beside those of
+// [podspec.References], or "".
+func referredByVolume(v *corev1.Volume) string {
+	switch {
+	case v.CSI != nil:
+		return "csidrivers (via CSI volumes)"
+	case v.Glusterfs != nil:
+		return "endpoints (via glusterFS volumes)"
+	case v.Projected == nil:
+		return ""
+	}
+	for _, source := range v.Projected.Sources {
+		switch {
+		case source.ServiceAccountToken != nil:
+			return "serviceaccounts (via projected volumes)"
+		case source.ClusterTrustBundle != nil:
+			return "clustertrustbundles"
+		case source.PodCertificate != nil:
+			return "podcertificates"
+		}
+	}
+	return ""
 }
 
 // ownedBy returns an error unless the only owner is the node, as the controller.
@@ -80,12 +96,26 @@ func (p *plugin) ownedBy(ctx context.Context, node string, owners []metav1.Owner
 	return nil
 }
 
-// podChange returns an error unless the node may update or delete the pod.
+// podSubresource refuses a subresource of pods that nodes do not change, whatever other rules
+// give to nodes.
+func podSubresource(a admission.Attributes) error {
+	return fmt.Errorf("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", a.GetSubresource())
+}
+
+// podChange returns an error unless the node may update or delete the pod: it updates only
+// the status.
 func podChange(node string, a admission.Attributes, old *corev1.Pod) error {
-	if otherUID(a, old) {
+	changed, updated := a.GetObject().(*corev1.Pod)
+	switch sub := a.GetSubresource(); {
+	case sub == "" && updated:
+		return fmt.Errorf("unexpected operation %q, node %q can only create and delete mirror pods", a.GetOperation(), node)
+	case sub == "status" && !updated:
+		return fmt.Errorf("unexpected operation %q", a.GetOperation())
+	case sub != "" && sub != "status":
+		return podSubresource(a)
+	case otherUID(a, old):
 		return nil
 	}
-	changed, updated := a.GetObject().(*corev1.Pod)
 	switch own := old.Spec.NodeName == node; {
 	case !updated && !own:
 		return fmt.Errorf("node %q can only delete pods with spec.nodeName set to itself", node)
