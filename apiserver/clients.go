@@ -52,6 +52,9 @@ func newClients(o *options.Options, id *identity, s *stores, behind *hosted, l l
 	if nodes := id.authorizers.Nodes; nodes != nil {
 		nodes.Follow(c.typed)
 	}
+	if id.bootstrap != nil {
+		id.bootstrap.Follow(c.typed)
+	}
 	if c.services, err = newServiceResolver(o, c.informers); err != nil {
 		return nil, fmt.Errorf("internal view: %w", err)
 	}

@@ -35,9 +35,10 @@ type identity struct {
 	authentication authentication.Config
 	authorizers    *authorization.Authorizers
 	keys           *serviceaccount.Keys
-	tokens         resource.Tokens    // nil without a signing key
-	uses           *metrics.Tokens    // nil behind a host
-	jwt            *jwt.Authenticator // nil without foreign issuers
+	tokens         resource.Tokens               // nil without a signing key
+	uses           *metrics.Tokens               // nil behind a host
+	jwt            *jwt.Authenticator            // nil without foreign issuers
+	bootstrap      *bootstraptoken.Authenticator // nil without bootstrap tokens
 }
 
 // newIdentity reads the files that the flags name. The objects are those that
@@ -76,7 +77,8 @@ func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupRe
 		}))
 	}
 	if o.Authentication.BootstrapTokens {
-		config.Tokens = append(config.Tokens, authenticator.WrapAudienceAgnosticToken(config.Audiences, newBootstrapTokens(objects, clock)))
+		made.bootstrap = newBootstrapTokens(objects, clock)
+		config.Tokens = append(config.Tokens, authenticator.WrapAudienceAgnosticToken(config.Audiences, made.bootstrap))
 	}
 	if err := made.addForeignTokens(o, &config, clock); err != nil {
 		made.close()
@@ -138,6 +140,9 @@ func (i *identity) run(ctx context.Context, serverID string, clock clock.Clock) 
 	if nodes := i.authorizers.Nodes; nodes != nil {
 		running.Go(func() { nodes.Run(ctx, clock) })
 	}
+	if i.bootstrap != nil {
+		running.Go(func() { i.bootstrap.Run(ctx) })
+	}
 	running.Go(func() { i.authorizers.Reload(ctx, serverID) })
 	running.Wait()
 }
@@ -169,8 +174,8 @@ func authenticationConfig(o *options.Options, allowsAll bool, clock clock.Passiv
 }
 
 // newBootstrapTokens returns the authenticator of bootstrap tokens.
-func newBootstrapTokens(objects func(schema.GroupResource) resource.Objects, clock clock.PassiveClock) authenticator.Token {
-	return bootstraptoken.Authenticator{Clock: clock, Secret: func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+func newBootstrapTokens(objects func(schema.GroupResource) resource.Objects, clock clock.PassiveClock) *bootstraptoken.Authenticator {
+	return bootstraptoken.New(func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 		found, err := objects(corev1.Resource("secrets")).Get(ctx, namespace, name)
 		if err != nil {
 			return nil, err
@@ -180,7 +185,7 @@ func newBootstrapTokens(objects func(schema.GroupResource) resource.Objects, clo
 			return nil, fmt.Errorf("secret %s/%s is a %T", namespace, name, found)
 		}
 		return secret, nil
-	}}
+	}, clock)
 }
 
 // newTokens returns the issuer of service account tokens, or nil if there is no

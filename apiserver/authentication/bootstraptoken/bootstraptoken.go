@@ -7,13 +7,20 @@ package bootstraptoken
 import (
 	"context"
 	"crypto/subtle"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+	corev1informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/cluster-bootstrap/util/secrets"
 	"k8s.io/cluster-bootstrap/util/tokens"
@@ -21,27 +28,72 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Authenticator authenticates bootstrap tokens, which have the form ID.SECRET.
+// Authenticator authenticates bootstrap tokens, which have the form ID.SECRET. The secret of
+// a token is read from etcd, so that a token that has just been created is valid, and one
+// that has been deleted is not. Guesses must not cost that: tokens that no watch has
+// reported are read at a limited rate.
 type Authenticator struct {
-	// Secret reads a secret.
-	Secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
-	Clock  clock.PassiveClock
+	secret  func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	clock   clock.PassiveClock
+	unknown flowcontrol.PassiveRateLimiter
+	client  kubernetes.Interface // nil before Follow
+	watched atomic.Pointer[cache.SharedIndexInformer]
+	// wake closes used, which starts the watch: without tokens none is needed.
+	wake func()
+	used chan struct{}
 }
 
-var _ authenticator.Token = Authenticator{}
+var _ authenticator.Token = &Authenticator{}
+
+// How many tokens that no watch has reported are read a second, and at once.
+const (
+	unknownRate  = 10
+	unknownBurst = 20
+)
+
+// New returns an authenticator that reads secrets by secret.
+func New(secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error), clock clock.PassiveClock) *Authenticator {
+	used := make(chan struct{})
+	return &Authenticator{
+		secret: secret, clock: clock, unknown: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(unknownRate, unknownBurst, clock),
+		used: used, wake: sync.OnceFunc(func() { close(used) }),
+	}
+}
+
+// Follow sets the client that watches the secrets of tokens. It is called before Run.
+func (a *Authenticator) Follow(client kubernetes.Interface) { a.client = client }
+
+// Run watches the secrets of tokens from the first token on, until ctx is done.
+func (a *Authenticator) Run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-a.used:
+	}
+	informer := corev1informers.NewFilteredSecretInformer(a.client, metav1.NamespaceSystem, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("type", string(api.SecretTypeBootstrapToken)).String()
+	})
+	a.watched.Store(&informer)
+	informer.RunWithContext(ctx)
+}
 
 // AuthenticateToken implements authenticator.Token. It has no opinion on a token
 // of another form, nor on one that is invalid: the reason is logged, without the
 // token, and the client does not learn it. An error means that the secret could not
 // be read.
-func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	id, key, err := tokens.ParseToken(token)
 	if err != nil {
 		return nil, false, nil
 	}
+	a.wake()
 	name := api.BootstrapTokenSecretPrefix + id
 	logger := klog.FromContext(ctx).WithValues("secret", klog.KRef(metav1.NamespaceSystem, name))
-	secret, err := a.Secret(ctx, metav1.NamespaceSystem, name)
+	if !a.reported(name, key) && !a.unknown.TryAccept() {
+		logger.V(3).Info("Rejected bootstrap token", "reason", "it is not known, and there are too many such tokens to read their secrets")
+		return nil, false, nil
+	}
+	secret, err := a.secret(ctx, metav1.NamespaceSystem, name)
 	if apierrors.IsNotFound(err) {
 		logger.V(3).Info("Rejected bootstrap token", "reason", "its secret does not exist")
 		return nil, false, nil
@@ -50,7 +102,7 @@ func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*au
 		return nil, false, err
 	}
 	for _, valid := range checks {
-		if why := valid(secret, id, key, a.Clock.Now()); why != "" {
+		if why := valid(secret, id, key, a.clock.Now()); why != "" {
 			logger.V(3).Info("Rejected bootstrap token", "reason", why)
 			return nil, false, nil
 		}
@@ -61,6 +113,20 @@ func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*au
 		return nil, false, nil
 	}
 	return &authenticator.Response{User: &user.DefaultInfo{Name: api.BootstrapUserPrefix + id, Groups: groups}}, true, nil
+}
+
+// reported reports whether the watch has reported a secret of the name with the key.
+func (a *Authenticator) reported(name, key string) bool {
+	informer := a.watched.Load()
+	if informer == nil {
+		return false
+	}
+	found, exists, err := (*informer).GetStore().GetByKey(metav1.NamespaceSystem + "/" + name)
+	if err != nil || !exists {
+		return false
+	}
+	secret, ok := found.(*corev1.Secret)
+	return ok && hasKey(secret, "", key, time.Time{}) == ""
 }
 
 // checks are the rules of a valid token, in the order in which they are applied.

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -63,12 +67,12 @@ func TestTheUserOfABootstrapToken(t *testing.T) {
 			if test.change != nil {
 				test.change(s)
 			}
-			a := Authenticator{Clock: clocktesting.NewFakePassiveClock(now), Secret: func(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+			a := New(func(_ context.Context, namespace, name string) (*corev1.Secret, error) {
 				if namespace != "kube-system" || name != "bootstrap-token-abcdef" {
 					return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name)
 				}
 				return s, nil
-			}}
+			}, clocktesting.NewFakePassiveClock(now))
 			resp, ok, err := a.AuthenticateToken(t.Context(), test.token)
 			if err != nil || ok != (test.want != rejected) {
 				t.Fatalf("got %v, %v, %v", resp, ok, err)
@@ -82,8 +86,65 @@ func TestTheUserOfABootstrapToken(t *testing.T) {
 
 func TestAnUnreadableSecretIsAnErrorNotARejection(t *testing.T) {
 	unavailable := errors.New("etcd is not available")
-	a := Authenticator{Clock: clocktesting.NewFakePassiveClock(now), Secret: func(context.Context, string, string) (*corev1.Secret, error) { return nil, unavailable }}
+	a := New(func(context.Context, string, string) (*corev1.Secret, error) { return nil, unavailable }, clocktesting.NewFakePassiveClock(now))
 	if _, ok, err := a.AuthenticateToken(t.Context(), good); ok || !errors.Is(err, unavailable) {
 		t.Errorf("got %v, %v", ok, err)
 	}
+}
+
+// TestGuessesAreReadAtALimitedRate guesses tokens until their secrets are not read any more. A
+// token that the watch has reported is valid nevertheless.
+func TestGuessesAreReadAtALimitedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stored := secret()
+		stored.Namespace, stored.Name = "kube-system", "bootstrap-token-abcdef"
+		client := fake.NewClientset(stored)
+		var reads atomic.Int32
+		a := New(func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+			reads.Add(1)
+			return client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		}, clock.RealClock{})
+		a.Follow(client)
+		go a.Run(ctx)
+		accepted := func(token string) bool {
+			_, ok, err := a.AuthenticateToken(ctx, token)
+			if err != nil {
+				t.Error(err)
+			}
+			return ok
+		}
+		synctest.Wait()
+		if calls := client.Actions(); len(calls) > 0 {
+			t.Errorf("requests before the first token: %v", calls)
+		}
+		const guesses = 1000
+		for i := range guesses {
+			if accepted(fmt.Sprintf("abcdef.%016d", i)) || accepted(fmt.Sprintf("%06d.0123456789abcdef", i)) {
+				t.Fatal("a guess was accepted")
+			}
+		}
+		if n := reads.Load(); n > unknownBurst {
+			t.Errorf("%d reads for %d guesses at one time", n, 2*guesses)
+		}
+		synctest.Wait() // for the watch
+		if !accepted(good) {
+			t.Error("a token was rejected that the watch has reported")
+		}
+		if err := client.CoreV1().Secrets(stored.Namespace).Delete(ctx, stored.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if accepted(good) {
+			t.Error("a deleted token was accepted")
+		}
+		time.Sleep(time.Second) // of the test's clock
+		before := reads.Load()
+		for range guesses {
+			accepted("abcdee.0123456789abcdef")
+		}
+		if n := reads.Load() - before; n != unknownRate {
+			t.Errorf("%d reads after a second, want %d", n, unknownRate)
+		}
+	})
 }
