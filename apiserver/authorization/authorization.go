@@ -103,20 +103,17 @@ func (a *Authorizers) construct(mode authzconfig.AuthorizerType) error {
 
 // unite makes the union of the listed authorizers.
 func (a *Authorizers) unite(listed []authzconfig.AuthorizerConfiguration) (*united, error) {
-	members := []member{{"system:masters", "system:masters", masters()}}
+	members := []member{ofServer("system:masters", masters())}
 	if len(a.config.Own) > 0 {
-		members = append(members, member{"system:own", "system:own", a.config.Own})
+		members = append(members, ofServer("system:own", a.config.Own))
 	}
 	if len(listed) == 0 {
-		members = append(members,
-			member{"Basic", "Basic", Basic()},
-			member{"Nodes", "Nodes", Grants{Nodes()}},
-			member{"components", "components", a.config.Components})
+		members = append(members, ofServer("Basic", Basic()), ofServer("Nodes", Grants{Nodes()}), ofServer("components", a.config.Components))
 	}
 	for i, l := range listed {
-		m := member{l.Name, string(l.Type), a.members[l.Type]}
+		m := member{l.Name, string(l.Type), a.config.label(l), a.members[l.Type]}
 		if l.Type == authzconfig.TypeWebhook {
-			hook, err := newWebhook(l.Name, l.Webhook)
+			hook, err := newWebhook(m.label, l.Webhook)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", a.config.place(i), err)
 			}
@@ -136,11 +133,14 @@ func masters() Authorizer {
 }
 
 // member is one authorizer of a union. Its name is unique in the union and the
-// prefix of its reasons for a refusal.
+// prefix of its reasons for a refusal; its label is its name in metrics.
 type member struct {
-	name, kind string
-	authorizer Authorizer
+	name, kind, label string
+	authorizer        Authorizer
 }
+
+// ofServer returns a member that no mode has.
+func ofServer(name string, a Authorizer) member { return member{name, name, strings.ToLower(name), a} }
 
 // united is a union of authorizers and of their rule resolvers.
 type united struct {
@@ -154,7 +154,7 @@ func unite(members []member) (*united, error) {
 	for _, m := range members {
 		authorizers = append(authorizers, union.NamedAuthorizer{
 			AuthorizerName: m.name,
-			Authorizer:     metrics.InstrumentedAuthorizer(m.kind, strings.ToLower(m.name), m.authorizer),
+			Authorizer:     metrics.InstrumentedAuthorizer(m.kind, m.label, m.authorizer),
 		})
 		resolvers = append(resolvers, m.authorizer)
 	}

@@ -122,6 +122,15 @@ func (c *Config) listed() (listed []authzconfig.AuthorizerConfiguration, content
 	return listed, "", nil
 }
 
+// label returns the name of an authorizer in metrics. That of the webhook that flags describe
+// is Kubernetes' "default".
+func (c *Config) label(l authzconfig.AuthorizerConfiguration) string {
+	if c.File == "" && l.Type == authzconfig.TypeWebhook {
+		return "default"
+	}
+	return strings.ToLower(l.Name)
+}
+
 // configuration returns the flags in the form of the file.
 func (w *WebhookConfig) configuration() *authzconfig.WebhookConfiguration {
 	return &authzconfig.WebhookConfiguration{
