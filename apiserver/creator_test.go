@@ -77,7 +77,7 @@ func newRoleServer(t *testing.T) (*registrytest.Stack, kubernetes.Interface) {
 
 func ensureRoles(t *testing.T, client kubernetes.Interface, create bootstrap.Create) {
 	t.Helper()
-	if err := bootstrap.RolesStep(client, create, release.Newest).Ensure(t.Context()); err != nil {
+	if err := bootstrap.RolesStep(client, create, release.Newest, func(string) bool { return true }).Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

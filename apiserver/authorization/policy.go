@@ -33,11 +33,13 @@ type DefaultRole struct {
 	Subjects []rbacv1.Subject
 }
 
-// DefaultRoles returns the default roles of a release of Kubernetes. An error is one of
-// the table.
-func DefaultRoles(of release.Release) ([]DefaultRole, error) { return parsePolicy(policy, of) }
+// DefaultRoles returns the default roles of a release of Kubernetes whose feature gates are
+// on as on reports. An error is one of the table.
+func DefaultRoles(of release.Release, on func(gate string) bool) ([]DefaultRole, error) {
+	return parsePolicy(policy, of, on)
+}
 
-func parsePolicy(table string, of release.Release) ([]DefaultRole, error) {
+func parsePolicy(table string, of release.Release, on func(gate string) bool) ([]DefaultRole, error) {
 	var roles []DefaultRole
 	absent := false // reports whether the release lacks the role of this line
 	for i, line := range strings.Split(table, "\n") {
@@ -45,7 +47,7 @@ func parsePolicy(table string, of release.Release) ([]DefaultRole, error) {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		words, exists, err := existsIn(words, of)
+		words, exists, err := existsIn(words, of, on)
 		isRole := words[0] == "role"
 		if isRole {
 			absent = !exists
@@ -66,11 +68,16 @@ func parsePolicy(table string, of release.Release) ([]DefaultRole, error) {
 	return roles, nil
 }
 
-// existsIn returns the words of a line without the releases at its end, and reports
-// whether the release has it.
-func existsIn(words []string, of release.Release) (rest []string, exists bool, err error) {
+// existsIn returns the words of a line without the release or the gate at its end, and
+// reports whether the release has it.
+func existsIn(words []string, of release.Release, on func(gate string) bool) (rest []string, exists bool, err error) {
 	last := len(words) - 2
-	if last < 1 || words[last] != "since" && words[last] != "before" {
+	switch {
+	case last < 1:
+		return words, true, nil
+	case words[last] == "gate":
+		return words[:last], on(words[last+1]), nil
+	case words[last] != "since" && words[last] != "before":
 		return words, true, nil
 	}
 	limit, err := release.Parse(words[last+1])

@@ -9,18 +9,34 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"svc.dev/svc/apiserver/release"
+	"svc.dev/svc/internal/featuregates"
+	"svc.dev/svc/internal/releases"
 )
 
-func defaultRole(t *testing.T, name string) DefaultRole {
+// rolesAt returns the default roles of a release with gates that are set.
+func rolesAt(t *testing.T, of release.Release, set string) []DefaultRole {
 	t.Helper()
-	roles, err := DefaultRoles(release.Newest)
+	gates, err := featuregates.NewAt(releases.Release(of.Minor))
+	if err == nil && set != "" {
+		err = gates.Set(set)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, role := range roles {
+	roles, err := DefaultRoles(of, func(gate string) bool { return gates.Enabled(featuregate.Feature(gate)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return roles
+}
+
+func defaultRole(t *testing.T, name string) DefaultRole {
+	t.Helper()
+	for _, role := range rolesAt(t, release.Newest, "") {
 		if role.Name == name {
 			return role
 		}
@@ -33,11 +49,7 @@ func TestDefaultRolesAreSound(t *testing.T) {
 	for minor := release.Oldest.Minor; minor <= release.Newest.Minor; minor++ {
 		of := release.Release{Major: 1, Minor: minor}
 		t.Run(of.String(), func(t *testing.T) {
-			roles, err := DefaultRoles(of)
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkRoles(t, roles)
+			checkRoles(t, rolesAt(t, of, ""))
 		})
 	}
 }
@@ -92,10 +104,7 @@ func TestRolesFollowTheRelease(t *testing.T) {
 		{"system:controller:validatingadmissionpolicy-status-controller", "list", "admissionregistration.k8s.io", "validatingadmissionpolicies", 0, 30},
 	} {
 		for minor := release.Oldest.Minor; minor <= release.Newest.Minor; minor++ {
-			roles, err := DefaultRoles(release.Release{Major: 1, Minor: minor})
-			if err != nil {
-				t.Fatal(err)
-			}
+			roles := rolesAt(t, release.Release{Major: 1, Minor: minor}, "")
 			resource, subresource, _ := strings.Cut(test.resource, "/")
 			request := authorizer.AttributesRecord{Verb: test.verb, APIGroup: test.group, Resource: resource, Subresource: subresource, ResourceRequest: true}
 			got := slices.ContainsFunc(roles, func(r DefaultRole) bool {
@@ -104,6 +113,23 @@ func TestRolesFollowTheRelease(t *testing.T) {
 			if want := minor >= test.since && (test.before == 0 || minor < test.before); got != want {
 				t.Errorf("at 1.%d %s allows to %s %s %s: %v, want %v", minor, test.role, test.verb, test.group, test.resource, got, want)
 			}
+		}
+	}
+}
+
+func TestRolesFollowTheGatesOfTheRelease(t *testing.T) {
+	for _, test := range []struct {
+		minor int
+		set   string
+		want  bool
+	}{{33, "", false}, {33, "ClusterTrustBundle=true", true}, {37, "", true}, {37, "ClusterTrustBundle=false", false}} {
+		roles := rolesAt(t, release.Release{Major: 1, Minor: test.minor}, test.set)
+		got := slices.ContainsFunc(roles, func(r DefaultRole) bool { return r.Name == "system:cluster-trust-bundle-discovery" })
+		of := slices.ContainsFunc(roles, func(r DefaultRole) bool {
+			return r.Name == "system:node" && slices.ContainsFunc(r.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "clustertrustbundles") })
+		})
+		if got != test.want || of != test.want {
+			t.Errorf("1.%d %s: the role %t, the rule of nodes %t, want %t", test.minor, test.set, got, of, test.want)
 		}
 	}
 }
@@ -142,7 +168,7 @@ func TestALineThatIsInvalidIsNamed(t *testing.T) {
 		"role a\n  record-events always \n": "policy.txt:2: invalid line of role a",
 		"role a since 1.x\n":                "policy.txt:1: ",
 	} {
-		if _, err := parsePolicy(line, release.Default); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := parsePolicy(line, release.Default, func(string) bool { return true }); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", line, err, want)
 		}
 	}
@@ -151,10 +177,7 @@ func TestALineThatIsInvalidIsNamed(t *testing.T) {
 // TestRolesHaveWhatUsersMayDoWithoutThem: the mode RBAC takes nothing away.
 func TestRolesHaveWhatUsersMayDoWithoutThem(t *testing.T) {
 	bound := func(groups ...string) []rbacv1.PolicyRule {
-		roles, err := DefaultRoles(release.Newest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		roles := rolesAt(t, release.Newest, "")
 		var rules []rbacv1.PolicyRule
 		for _, role := range roles {
 			if slices.ContainsFunc(role.Subjects, func(s rbacv1.Subject) bool { return s.Kind == "Group" && slices.Contains(groups, s.Name) }) {

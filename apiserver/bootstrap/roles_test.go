@@ -18,7 +18,7 @@ import (
 // ensureRoles runs the step, and fails the test with its error.
 func ensureRoles(t *testing.T, client *fake.Clientset) {
 	t.Helper()
-	if err := RolesStep(client, createWith(client), release.Default).Ensure(t.Context()); err != nil {
+	if err := RolesStep(client, createWith(client), release.Default, func(string) bool { return false }).Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

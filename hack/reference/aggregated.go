@@ -128,7 +128,7 @@ func machineRole() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defaults, err := authorization.DefaultRoles(release.Newest)
+	defaults, err := authorization.DefaultRoles(release.Newest, func(string) bool { return true })
 	if err != nil {
 		return "", err
 	}
