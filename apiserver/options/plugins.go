@@ -11,7 +11,7 @@ import (
 // after 1.28.
 var absentPlugins = []string{
 	"JobValidation", "NodeDeclaredFeatureValidator", "PodGroupProtection",
-	"PodGroupWorkloadExists", "PodResizeValidator",
+	"PodGroupWorkloadExists",
 }
 
 // disabledPlugins is the value of --disable-admission-plugins. It accepts absent plugins and ignores them.

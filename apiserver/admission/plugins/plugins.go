@@ -29,6 +29,7 @@ import (
 	"svc.dev/svc/apiserver/admission/nodetaint"
 	"svc.dev/svc/apiserver/admission/ownerreferences"
 	"svc.dev/svc/apiserver/admission/podnodeselector"
+	"svc.dev/svc/apiserver/admission/podresize"
 	"svc.dev/svc/apiserver/admission/podsecurity"
 	"svc.dev/svc/apiserver/admission/podtolerations"
 	"svc.dev/svc/apiserver/admission/priority"
@@ -106,13 +107,14 @@ const (
 	off = false
 )
 
-// All returns the plugins in the order of Kubernetes 1.28, and PodTopologyLabels, of later
-// releases. Plugins that change objects run before the webhooks, so that webhooks see the change.
+// All returns the plugins in the order of Kubernetes 1.28, and PodTopologyLabels and
+// PodResizeValidator, of later releases. Plugins that change objects run before the webhooks, so that webhooks see the change.
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers
 func All(s Settings) []Plugin {
 	defaultTolerations := func(plugins *admission.Plugins) { tolerationseconds.Register(plugins, s.Tolerations) }
 	nodeRestriction := func(plugins *admission.Plugins) { noderestriction.Register(plugins, s.ofNodes) }
 	topologyLabels := func(plugins *admission.Plugins) { topologylabels.Register(plugins, s.labelsTopology) }
+	podResize := func(plugins *admission.Plugins) { podresize.Register(plugins, func() bool { return s.since(36) }) }
 	podSecurity := func(plugins *admission.Plugins) { podsecurity.Register(plugins, s.Release) }
 	return []Plugin{
 		{always.AdmitName, off, "allows everything (deprecated).", always.RegisterAdmit},
@@ -147,6 +149,7 @@ func All(s Settings) []Plugin {
 		{defaultingressclass.PluginName, on, "sets the default IngressClass of ingresses that name none.", defaultingressclass.Register},
 		{externalips.PluginName, off, "refuses new external IPs of services.", externalips.Register},
 		{topologylabels.PluginName, on, "gives pods the zone and region of their node as labels, at release 1.35 and later.", topologyLabels},
+		{podresize.PluginName, on, "refuses to resize pods to more than their node has, at release 1.36 and later.", podResize},
 		{mutatingpolicy.PluginName, on, "evaluates MutatingAdmissionPolicies.", nil},
 		{mutatingwebhook.PluginName, on, "calls the webhooks of MutatingWebhookConfigurations.", nil},
 		{validatingpolicy.PluginName, on, "evaluates ValidatingAdmissionPolicies.", nil},
