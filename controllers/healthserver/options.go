@@ -4,11 +4,14 @@ package healthserver
 
 import (
 	"errors"
+	"fmt"
 	"net"
 
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"svc.dev/svc/internal/connection"
+	"svc.dev/svc/internal/flagfile"
 	"svc.dev/svc/internal/tlsrule"
 )
 
@@ -58,8 +61,29 @@ func (o *Options) Validate() []error {
 	}
 	errs = append(errs, o.Authentication.Validate()...)
 	errs = append(errs, o.Authorization.Validate()...)
-	if pair := o.SecureServing.ServerCert.CertKey; (pair.CertFile == "") != (pair.KeyFile == "") {
-		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file: set both or none"))
+	return append(errs, o.validateFiles()...)
+}
+
+// validateFiles returns what is wrong with the files that flags name. The server reads them
+// only once it has reached the API server.
+func (o *Options) validateFiles() []error {
+	pair := o.SecureServing.ServerCert.CertKey
+	errs := flagfile.Pair("tls-cert-file", pair.CertFile, "tls-private-key-file", pair.KeyFile)
+	for _, sni := range o.SecureServing.SNICertKeys {
+		errs = append(errs, flagfile.Pair("tls-sni-cert-key", sni.CertFile, "tls-sni-cert-key", sni.KeyFile)...)
+	}
+	errs = append(errs, flagfile.Check("client-ca-file", o.Authentication.ClientCert.ClientCA, flagfile.Certificates)...)
+	errs = append(errs, flagfile.Check("requestheader-client-ca-file", o.Authentication.RequestHeader.ClientCAFile, flagfile.Certificates)...)
+	for _, kubeconfig := range []struct{ flag, file string }{
+		{"authentication-kubeconfig", o.Authentication.RemoteKubeConfigFile},
+		{"authorization-kubeconfig", o.Authorization.RemoteKubeConfigFile},
+	} {
+		if kubeconfig.file == "" {
+			continue
+		}
+		if _, err := connection.Read(kubeconfig.file); err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", kubeconfig.flag, err))
+		}
 	}
 	return errs
 }
