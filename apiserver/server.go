@@ -65,6 +65,8 @@ type Server struct {
 	listener     net.Listener
 	address      string
 	id           string // in metrics
+	// reloaded returns the errors of files that are read again when they change.
+	reloaded func() []error
 }
 
 type runnable interface {
@@ -117,6 +119,7 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	server.id, server.hosted, server.recorded = serverID, behind, newRecordedRelease(o, s, clock)
+	server.reloaded = o.ValidateReloaded
 	return server, nil
 }
 
@@ -157,6 +160,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	background.Go(func() { s.backend.CountObjects(serving, s.objectCounts.Set) })
 	background.Go(func() { s.items.Run(serving, s.clock) })
 	background.Go(func() { s.recorded.check(ctx, cancel) })
+	background.Go(func() { reportBadFiles(ctx, s.reloaded, s.clock) })
 	s.syncInformers(ctx, serving)
 	err := s.serve(ctx)
 	cancel()

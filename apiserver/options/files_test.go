@@ -1,0 +1,55 @@
+package options
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/component-base/cli/flag"
+)
+
+func TestABadFileThatIsReadAgainIsNamedWithItsFlag(t *testing.T) {
+	dir := t.TempDir()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("server", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := New()
+	files := map[string][]byte{}
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		files[path] = content
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	serving := &o.SecureServing.ServerCert.CertKey
+	serving.CertFile, serving.KeyFile = file("tls-cert-file", certificate), file("tls-private-key-file", key)
+	o.SecureServing.SNICertKeys = []flag.NamedCertKey{{CertFile: file("tls-sni-cert-key", certificate), KeyFile: file("tls-sni-cert-key.key", key)}}
+	o.ProxyClientCertFile, o.ProxyClientKeyFile = file("proxy-client-cert-file", certificate), file("proxy-client-key-file", key)
+	o.Authentication.ClientCAFile = file("client-ca-file", certificate)
+	o.Authentication.RequestHeader.ClientCAFile = file("requestheader-client-ca-file", certificate)
+	if errs := o.ValidateReloaded(); len(errs) > 0 {
+		t.Fatalf("of good files: %v", errs)
+	}
+	for path, good := range files {
+		name := "--" + strings.TrimSuffix(filepath.Base(path), ".key")
+		for _, spoil := range []func() error{
+			func() error { return os.Remove(path) },
+			func() error { return os.WriteFile(path, []byte("no certificate"), 0o600) },
+		} {
+			if err := spoil(); err != nil {
+				t.Fatal(err)
+			}
+			if errs := o.ValidateReloaded(); len(errs) != 1 || !strings.Contains(errs[0].Error(), name) || !strings.Contains(errs[0].Error(), path) {
+				t.Errorf("%s: %v, want one error that names the flag and the file", path, errs)
+			}
+		}
+		if err := os.WriteFile(path, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
