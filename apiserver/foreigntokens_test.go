@@ -150,6 +150,53 @@ func TestAWebhookReviewsOtherTokensAndItsAnswersAreCached(t *testing.T) {
 	}
 }
 
+// TestTheTokenWebhookIsAskedAsTheFlagsSay asks for a token that is refused: the server caches
+// those that are not for ten seconds in any case.
+func TestTheTokenWebhookIsAskedAsTheFlagsSay(t *testing.T) {
+	for _, test := range []struct {
+		version string
+		ttl     time.Duration
+		reviews int32
+	}{
+		{"v1beta1", time.Hour, 1}, {"v1beta1", 0, 3}, {"v1", 0, 3},
+	} {
+		t.Run(fmt.Sprintf("%s, cached for %s", test.version, test.ttl), func(t *testing.T) {
+			var reviews atomic.Int32
+			b := newBackend(t)
+			answer := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				reviews.Add(1)
+				var review map[string]any
+				if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
+					t.Error(err)
+				}
+				if want := "authentication.k8s.io/" + test.version; review["apiVersion"] != want || review["kind"] != "TokenReview" {
+					t.Errorf("the review is %v, want the version %s", review, want)
+				}
+				spec, _ := review["spec"].(map[string]any)
+				review["status"] = map[string]any{"authenticated": spec["token"] == "hooked", "user": map[string]any{"username": "bob"}}
+				if err := json.NewEncoder(w).Encode(review); err != nil {
+					t.Error(err)
+				}
+			})
+			b.answer.Store(&answer)
+			o, _ := newOptions(t)
+			o.Authentication.Webhook.Version, o.Authentication.Webhook.CacheTTL, o.Authentication.Webhook.ConfigFile = test.version, test.ttl, b.file
+			r := start(t, o)
+			for range 3 {
+				if code, body := r.as(t, "guess", http.MethodPost, selfReview, `{}`); code != http.StatusUnauthorized {
+					t.Errorf("answered %d %s", code, body)
+				}
+			}
+			if n := reviews.Load(); n != test.reviews {
+				t.Errorf("the webhook was asked %d times, want %d", n, test.reviews)
+			}
+			if code, body := r.as(t, "hooked", http.MethodPost, selfReview, `{}`); code != http.StatusCreated || !strings.Contains(body, `"username":"bob"`) {
+				t.Errorf("answered %d %s", code, body)
+			}
+		})
+	}
+}
+
 func TestABadFileOfAuthenticationNamesItsFlag(t *testing.T) {
 	issuer := jwttest.New(t)
 	for _, test := range []struct {
