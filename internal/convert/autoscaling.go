@@ -1,16 +1,23 @@
 package convert
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	jsonyaml "sigs.k8s.io/yaml"
 
 	"svc.dev/svc/internal/manifest"
 )
 
+// behaviorAnnotation has the behavior in v2beta1, which has no field for it.
+const behaviorAnnotation = "autoscaling.alpha.kubernetes.io/behavior"
+
 // autoscaler brings metrics into the form that v2beta2 and v2 share: what is measured,
 // and a target.
 func autoscaler(e *edit) {
+	behavior(e)
 	for i, metric := range manifest.Items(e.obj, "spec", "metrics") {
 		path := fmt.Sprintf("spec.metrics[%d]", i)
 		for _, form := range []struct {
@@ -30,6 +37,44 @@ func autoscaler(e *edit) {
 		e.changed(status, "status", "removed: the controller writes it, and in another form")
 		manifest.Delete(e.obj, "status")
 	}
+}
+
+// behavior moves the behavior from the annotation, which v2beta2 and v2 ignore, to its field.
+func behavior(e *edit) {
+	meta := manifest.Get(e.obj, "metadata")
+	annotations := manifest.Get(meta, "annotations")
+	at := manifest.Key(annotations, behaviorAnnotation)
+	if at == nil {
+		return
+	}
+	path := join("metadata.annotations", behaviorAnnotation)
+	value, err := behaviorOf(manifest.Text(annotations, behaviorAnnotation))
+	if err != nil {
+		e.decide(at, path, "v2 has spec.behavior instead, and the annotation cannot be read: %v", err)
+		return
+	}
+	manifest.Set(manifest.Ensure(e.obj, "spec"), "behavior", value)
+	e.changed(at, path, "moved to spec.behavior")
+	if manifest.Delete(annotations, behaviorAnnotation); len(annotations.Content) == 0 {
+		manifest.Delete(meta, "annotations")
+	}
+}
+
+// behaviorOf returns the field of an annotation, whose names Kubernetes writes in upper case.
+func behaviorOf(annotation string) (*yaml.Node, error) {
+	var b autoscalingv2.HorizontalPodAutoscalerBehavior
+	if err := json.Unmarshal([]byte(annotation), &b); err != nil {
+		return nil, err
+	}
+	text, err := jsonyaml.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	documents, err := manifest.Parse("", string(text))
+	if err != nil {
+		return nil, err
+	}
+	return documents[0].Root, nil
 }
 
 func resourceMetric(of *yaml.Node) {

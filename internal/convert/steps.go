@@ -15,6 +15,10 @@ const (
 	appsV1beta1       = "apps/v1beta1"
 	appsV1beta2       = "apps/v1beta2"
 	appsV1            = "apps/v1"
+
+	resourceV1alpha3 = "resource.k8s.io/v1alpha3"
+	resourceV1beta1  = "resource.k8s.io/v1beta1"
+	resourceV1beta2  = "resource.k8s.io/v1beta2"
 )
 
 // steps are the conversions that do more than to change the apiVersion, or that lead to
@@ -40,6 +44,12 @@ func steps() []step {
 		{[]string{"CertificateSigningRequest"}, []string{"certificates.k8s.io/v1beta1"}, "certificates.k8s.io/v1", signingRequest},
 		{[]string{"PriorityLevelConfiguration"}, []string{"flowcontrol.apiserver.k8s.io/v1alpha1", "flowcontrol.apiserver.k8s.io/v1beta1", "flowcontrol.apiserver.k8s.io/v1beta2"}, "flowcontrol.apiserver.k8s.io/v1beta3", nominalShares},
 		{[]string{"PriorityLevelConfiguration"}, []string{"flowcontrol.apiserver.k8s.io/v1beta3"}, "flowcontrol.apiserver.k8s.io/v1", zeroShares},
+		{[]string{"ResourceClaim", "ResourceClaimTemplate"}, []string{resourceV1alpha3}, resourceV1beta1, nil},
+		{[]string{"ResourceSlice"}, []string{resourceV1alpha3}, resourceV1beta1, deviceCapacity},
+		{[]string{"ResourceClaim"}, []string{resourceV1beta1}, resourceV1beta2, deviceClaim},
+		{[]string{"ResourceClaimTemplate"}, []string{resourceV1beta1}, resourceV1beta2, deviceClaimTemplate},
+		{[]string{"ResourceSlice"}, []string{resourceV1beta1}, resourceV1beta2, deviceSlice},
+		{[]string{"ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"}, []string{resourceV1beta2}, "resource.k8s.io/v1", nil},
 		{[]string{"RuntimeClass"}, []string{"node.k8s.io/v1alpha1"}, "node.k8s.io/v1", runtimeClass},
 		{[]string{"ClusterRoleBinding", "RoleBinding"}, []string{"rbac.authorization.k8s.io/v1alpha1"}, "rbac.authorization.k8s.io/v1", bindingSubjects},
 	}
