@@ -6,8 +6,7 @@ cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
 
 # Every package whose types appear on the wire: a version is served once it is
-# here and declared in apis/. (scheduling/v1alpha3 is here
-# because a Job refers to its types, without being served itself.)
+# here and declared in apis/.
 packages=(
 	k8s.io/api/admissionregistration/v1
 	k8s.io/api/admissionregistration/v1alpha1

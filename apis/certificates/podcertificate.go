@@ -78,11 +78,11 @@ func validateIssued(path *field.Path, r *certificatesv1.PodCertificateRequest, n
 	if len(errs) > 0 {
 		return errs
 	}
-	csr, err := x509.ParseCertificateRequest(r.Spec.StubPKCS10Request)
-	if err != nil {
-		return field.ErrorList{field.Invalid(field.NewPath("spec", "stubPKCS10Request"), field.OmitValueType{}, "must be a valid PKCS#10 CSR")}
+	public, errs := requestedKey(r)
+	if len(errs) > 0 {
+		return errs
 	}
-	if wanted, ok := csr.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !wanted.Equal(leaf.PublicKey) {
+	if wanted, ok := public.(interface{ Equal(crypto.PublicKey) bool }); !ok || !wanted.Equal(leaf.PublicKey) {
 		return field.ErrorList{field.Invalid(chain, r.Status.CertificateChain, "leaf certificate was not issued to the requested public key")}
 	}
 	if errs := validateTimes(path, &r.Status, leaf, now); len(errs) > 0 {
@@ -96,6 +96,22 @@ func validateIssued(path *field.Path, r *certificatesv1.PodCertificateRequest, n
 		return field.ErrorList{field.Invalid(chain, life.String(), fmt.Sprintf("leaf certificate lifetime must be <= spec.maxExpirationSeconds (%d)", limit))}
 	}
 	return nil
+}
+
+// requestedKey returns the public key that a certificate is requested for.
+func requestedKey(r *certificatesv1.PodCertificateRequest) (crypto.PublicKey, field.ErrorList) {
+	if len(r.Spec.StubPKCS10Request) == 0 {
+		public, err := x509.ParsePKIXPublicKey(carried(r, keyAnnotation))
+		if err != nil {
+			return nil, field.ErrorList{field.Invalid(field.NewPath("spec", "pkixPublicKey"), field.OmitValueType{}, "must be a valid PKIX-serialized public key")}
+		}
+		return public, nil
+	}
+	csr, err := x509.ParseCertificateRequest(r.Spec.StubPKCS10Request)
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(field.NewPath("spec", "stubPKCS10Request"), field.OmitValueType{}, "must be a valid PKCS#10 CSR")}
+	}
+	return csr.PublicKey, nil
 }
 
 // parseChain returns the first certificate of a chain in PEM, of which all

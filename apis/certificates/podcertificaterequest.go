@@ -1,6 +1,7 @@
 package certificates
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -34,14 +35,19 @@ const maxUID = 128
 // the permission to sign for the signer. That is the server's to check.
 var podCertificateRequests = resource.Type[*certificatesv1.PodCertificateRequest]{
 	Name: "podcertificaterequests", Namespaced: true,
+	Versions: []resource.Version{
+		resource.Convert(podRequestFromV1beta1, podRequestToV1beta1).ValidatedBy(validatePodRequestV1beta1),
+	},
 	Default: func(r *certificatesv1.PodCertificateRequest) {
 		resource.Fill(&r.Spec.MaxExpirationSeconds, defaultPodLife)
 	},
-	Validate: validatePodRequest,
-	ValidateUpdate: func(r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
-		return apivalidation.ValidateImmutableField(r.Spec, old.Spec, field.NewPath("spec"))
+	PrepareUpdate: func(_ context.Context, _ *resource.Env, r, old *certificatesv1.PodCertificateRequest) {
+		keepCarried(r, old)
 	},
-	Status: true,
+	ValidateCreate: validatePodRequest,
+	ValidateUpdate: validatePodUpdate,
+	Status:         true,
+	PrepareStatus:  func(_ *resource.Env, r, old *certificatesv1.PodCertificateRequest) { keepCarried(r, old) },
 	RestrictStatus: func(env *resource.Env, r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
 		return validatePodStatus(r, old, env.Clock.Now())
 	},
@@ -77,7 +83,24 @@ func podColumn(name, property string, value func(*certificatesv1.PodCertificateR
 	}
 }
 
+// validatePodRequest validates a new request of v1.
 func validatePodRequest(r *certificatesv1.PodCertificateRequest) field.ErrorList {
+	errs := append(validatePodSpec(r), validateStub(field.NewPath("spec", "stubPKCS10Request"), r.Spec.StubPKCS10Request)...)
+	for _, annotation := range []string{keyAnnotation, proofAnnotation} {
+		if _, ok := r.Annotations[annotation]; ok {
+			errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(annotation), "has a value of requests of v1beta1; create the request in v1beta1, or leave the annotation out"))
+		}
+	}
+	return errs
+}
+
+// validatePodUpdate allows only metadata to change.
+func validatePodUpdate(r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
+	return apivalidation.ValidateImmutableField(r.Spec, old.Spec, field.NewPath("spec"))
+}
+
+// validatePodSpec validates the fields of a new request but those of its key.
+func validatePodSpec(r *certificatesv1.PodCertificateRequest) field.ErrorList {
 	spec, path := &r.Spec, field.NewPath("spec")
 	errs := validateSigner(path.Child("signerName"), spec.SignerName)
 	errs = append(errs, resource.Invalid(path.Child("podName"), spec.PodName, apivalidation.NameIsDNSSubdomain(spec.PodName, false))...)
@@ -87,7 +110,6 @@ func validatePodRequest(r *certificatesv1.PodCertificateRequest) field.ErrorList
 	errs = append(errs, validateUID(path.Child("serviceAccountUID"), spec.ServiceAccountUID)...)
 	errs = append(errs, validateUID(path.Child("nodeUID"), spec.NodeUID)...)
 	errs = append(errs, validatePodLife(path.Child("maxExpirationSeconds"), spec)...)
-	errs = append(errs, validateStub(path.Child("stubPKCS10Request"), spec.StubPKCS10Request)...)
 	annotations := path.Child("unverifiedUserAnnotations")
 	for key := range spec.UnverifiedUserAnnotations {
 		errs = append(errs, validation.IsDomainPrefixedKey(annotations, strings.ToLower(key))...)

@@ -7,5 +7,8 @@ import "svc.dev/svc/apis/resource"
 func Kinds() []resource.Declaration {
 	return []resource.Declaration{
 		priorityClasses,
+		workloads,
+		podGroups,
+		compositePodGroups,
 	}
 }

@@ -76,11 +76,14 @@ func (s Served) WithGates(enabled func(gate string) bool) Served {
 }
 
 // kindGates are the feature gates without which kinds are not served, whatever
-// --runtime-config says (kubernetes/pkg/registry: certificates, storagemigration).
+// --runtime-config says (kubernetes/pkg/registry: certificates, scheduling, storagemigration).
 var kindGates = map[string]string{
 	"ClusterTrustBundle":      "ClusterTrustBundle",
+	"CompositePodGroup":       "CompositePodGroup",
 	"PodCertificateRequest":   "PodCertificateRequest",
+	"PodGroup":                "GenericWorkload",
 	"StorageVersionMigration": "StorageVersionMigrator",
+	"Workload":                "GenericWorkload",
 }
 
 // The feature gates of subresources.

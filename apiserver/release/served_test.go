@@ -442,6 +442,11 @@ func TestKindsThatNeedAFeatureGate(t *testing.T) {
 	if err != nil || !served.Serves(bundles, "clustertrustbundles") {
 		t.Errorf("it is not served by default at %v: %v", Newest, err)
 	}
+	groups := schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1beta1", Kind: "PodGroup"}
+	served, err = NewServed(Newest, map[string]string{"api/beta": "true"}, nil)
+	if err != nil || served.Serves(groups, "podgroups") || !served.WithGates(func(gate string) bool { return gate == "GenericWorkload" }).Serves(groups, "podgroups") {
+		t.Errorf("groups of pods do not need their gate: %v", err)
+	}
 }
 
 func TestWhichReleasesHaveAKind(t *testing.T) {

@@ -22,6 +22,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"svc.dev/svc/apis"
+	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/internal/featuregates"
 	"svc.dev/svc/internal/releases"
 	"svc.dev/svc/test/launch"
 )
@@ -140,8 +143,9 @@ func zooRequest(obj object, served map[schema.GroupVersionKind]metav1.APIResourc
 	return launch.Request{Method: "POST", Path: path, ContentType: "application/json", Body: string(body)}
 }
 
-// tryZoo creates each object of the zoo, and returns what differs from the table.
-func tryZoo(ctx context.Context, s *launch.Server, table *releases.Table, r releases.Release) []string {
+// tryZoo creates each object of the zoo, and returns what differs from the table. all reports
+// whether kinds that are off by default are served.
+func tryZoo(ctx context.Context, s *launch.Server, table *releases.Table, r releases.Release, all bool) []string {
 	GinkgoHelper()
 	served := servedKinds(s)
 	var wrong []string
@@ -151,7 +155,7 @@ func tryZoo(ctx context.Context, s *launch.Server, table *releases.Table, r rele
 		Expect(kind).NotTo(BeNil(), "%v", gvk)
 		code := 201
 		switch refused, isRefused := refusedInZoo[gvk.Kind]; {
-		case !kind.ServedAt(r) || kind.Off:
+		case !kind.ServedAt(r) || kind.Off && (!all || leftOut(kind)):
 			code = 404
 		case isRefused:
 			code = refused
@@ -177,19 +181,26 @@ func tryZoo(ctx context.Context, s *launch.Server, table *releases.Table, r rele
 	return wrong
 }
 
-// differFromTable returns the kinds that are served by default and not in the table, and
-// those in the table that are not served.
-func differFromTable(s *launch.Server, table *releases.Table, r releases.Release) (wrong []string) {
+// leftOut reports whether svc does not have a kind, which only alpha versions may be.
+func leftOut(k *releases.Kind) bool {
+	return k.Stability() == "alpha" && !slices.ContainsFunc(apis.Kinds(), func(declared *resource.Kind) bool {
+		return slices.Contains(declared.GVKs(), k.GroupVersionKind)
+	})
+}
+
+// differFromTable returns the kinds that are served and not in the table, and those in the
+// table that are not served. all reports whether kinds that are off by default are served.
+func differFromTable(s *launch.Server, table *releases.Table, r releases.Release, all bool) (wrong []string) {
 	GinkgoHelper()
 	served := servedKinds(s)
 	name := func(gvk schema.GroupVersionKind) string { return gvk.GroupVersion().String() + " " + gvk.Kind }
 	for gvk := range served {
-		if k := table.Kind(gvk); (k == nil || !k.ServedAt(r) || k.Off) && notServed[name(gvk)] == "" && !slices.Contains(connections, gvk.Kind) && gvk.Group != "metrics.k8s.io" {
+		if k := table.Kind(gvk); (k == nil || !k.ServedAt(r) || k.Off && !all) && notServed[name(gvk)] == "" && !slices.Contains(connections, gvk.Kind) && gvk.Group != "metrics.k8s.io" {
 			wrong = append(wrong, "served: "+name(gvk))
 		}
 	}
 	for _, k := range table.Served(r) {
-		if _, ok := served[k.GroupVersionKind]; !ok && !k.Off && notServed[name(k.GroupVersionKind)] == "" {
+		if _, ok := served[k.GroupVersionKind]; !ok && (!k.Off || all && !leftOut(k)) && notServed[name(k.GroupVersionKind)] == "" {
 			wrong = append(wrong, "not served: "+name(k.GroupVersionKind))
 		}
 	}
@@ -228,6 +239,20 @@ func expectEviction(ctx context.Context, s *launch.Server, version string, taken
 	Expect(resp.Status).To(Equal(code), "%s: %s", version, resp.Body)
 }
 
+// gatesOfKinds returns the flags that turn on the gates without which --runtime-config turns on
+// no kind, where the release has them.
+func gatesOfKinds(r releases.Release) (flags []string) {
+	GinkgoHelper()
+	gates, err := featuregates.At(r)
+	Expect(err).NotTo(HaveOccurred())
+	for _, gate := range gates {
+		if slices.Contains([]string{"ClusterTrustBundle", "CompositePodGroup", "GenericWorkload", "PodCertificateRequest", "StorageVersionMigrator"}, gate.Name) && !gate.Default {
+			flags = append(flags, "--feature-gates="+gate.Name+"=true")
+		}
+	}
+	return flags
+}
+
 var _ = Describe("Document 2, section 9: each release", func() {
 	for _, r := range triedReleases() {
 		It(fmt.Sprintf("%v serves what the table has, and accepts, warns of or refuses an object of each kind", r), func(ctx SpecContext) {
@@ -237,8 +262,8 @@ var _ = Describe("Document 2, section 9: each release", func() {
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(os.RemoveAll, dir)
 			s := up(ctx, filepath.Join(dir, "data"), fmt.Sprintf("--release=%v", r))
-			Eventually(ctx, func() []string { return differFromTable(s, table, r) }).Should(BeEmpty())
-			Expect(tryZoo(ctx, s, table, r)).To(BeEmpty())
+			Eventually(ctx, func() []string { return differFromTable(s, table, r, false) }).Should(BeEmpty())
+			Expect(tryZoo(ctx, s, table, r, false)).To(BeEmpty())
 			group, err := launch.Send(ctx, s.Config, launch.Request{Method: "GET", Path: "/apis/apiregistration.k8s.io"})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(parse(group, 200)["versions"]).To(HaveLen(map[bool]int{true: 2, false: 1}[r < 22]))
@@ -259,6 +284,17 @@ var _ = Describe("Document 2, section 9: each release", func() {
 			expectDiscovery(ctx, s, "v2", r >= 27)
 			expectEviction(ctx, s, "policy/v1beta1", true)
 			expectEviction(ctx, s, "policy/v1", r >= 22)
+		})
+
+		It(fmt.Sprintf("%v serves what is off by default with --runtime-config=api/all=true", r), func(ctx SpecContext) {
+			table, err := releases.Load()
+			Expect(err).NotTo(HaveOccurred())
+			dir, err := launch.TempDir()
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(os.RemoveAll, dir)
+			s := up(ctx, filepath.Join(dir, "data"), append(gatesOfKinds(r), fmt.Sprintf("--release=%v", r), "--runtime-config=api/all=true")...)
+			Eventually(ctx, func() []string { return differFromTable(s, table, r, true) }).Should(BeEmpty())
+			Expect(tryZoo(ctx, s, table, r, true)).To(BeEmpty())
 		})
 	}
 })

@@ -1,6 +1,6 @@
 // Package priority owns the admission plugin Priority of Kubernetes: it sets the
-// priority and preemption policy of new pods from their priority classes, by
-// which the scheduler orders pods.
+// priority and preemption policy of new pods, and groups of pods, from their priority
+// classes, by which the scheduler orders pods.
 package priority
 
 import (
@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/labels"
@@ -48,11 +50,22 @@ func informer(f informers.SharedInformerFactory) kindreader.Informer[schedulingl
 
 // Admit implements admission.MutationInterface.
 func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	// The Go type is the same for every group domain of the kind.
-	pod, ok := a.GetObject().(*corev1.Pod)
-	if !ok || a.GetSubresource() != "" {
+	if a.GetSubresource() != "" {
 		return nil
 	}
+	// The Go type is the same for every group domain of the kind.
+	switch obj := a.GetObject().(type) {
+	case *corev1.Pod:
+		return p.admitPod(ctx, a, obj)
+	case *schedulingv1beta1.PodGroup:
+		return admitGroup(ctx, p, a, &obj.Spec.PriorityClassName, &obj.Spec.Priority, &obj.Spec.PreemptionPolicy)
+	case *schedulingv1alpha3.CompositePodGroup:
+		return admitGroup(ctx, p, a, &obj.Spec.PriorityClassName, &obj.Spec.Priority, &obj.Spec.PreemptionPolicy)
+	}
+	return nil
+}
+
+func (p *plugin) admitPod(ctx context.Context, a admission.Attributes, pod *corev1.Pod) error {
 	if a.GetOperation() == admission.Update {
 		if old, ok := a.GetOldObject().(*corev1.Pod); ok {
 			keep(&pod.Spec.Priority, old.Spec.Priority)
@@ -63,7 +76,7 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	if err := p.Ready(a); err != nil {
 		return err
 	}
-	class, err := p.classOf(ctx, a, pod)
+	class, err := p.classOf(ctx, a, pod.Spec.PriorityClassName)
 	if err != nil {
 		return err
 	}
@@ -80,6 +93,29 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	return nil
 }
 
+// admitGroup sets the fields of a new group of pods. Those of a group that exists do not change.
+func admitGroup[Policy ~string](ctx context.Context, p *plugin, a admission.Attributes, name *string, priority **int32, policy **Policy) error {
+	if a.GetOperation() != admission.Create {
+		return nil
+	}
+	if err := p.Ready(a); err != nil {
+		return err
+	}
+	class, err := p.classOf(ctx, a, *name)
+	if err != nil {
+		return err
+	}
+	if given := *priority; given != nil && *given != class.Value {
+		return admission.NewForbidden(a, fmt.Errorf("priority set in the pod group (%d) must match the priority computed (%d) based on the priority class set in the spec", *given, class.Value))
+	}
+	of := Policy(ptr.Deref(class.PreemptionPolicy, corev1.PreemptLowerPriority))
+	if given := *policy; given != nil && *given != of {
+		return admission.NewForbidden(a, fmt.Errorf("preemptionPolicy set in the pod group (%s) must match the one computed (%s) based on the priority class set in the spec", *given, of))
+	}
+	*name, *priority, *policy = class.Name, &class.Value, &of
+	return nil
+}
+
 // keep sets a field that an update leaves out to its old value.
 func keep[T any](field **T, old *T) {
 	if *field == nil {
@@ -87,10 +123,9 @@ func keep[T any](field **T, old *T) {
 	}
 }
 
-// classOf returns a copy of the pod's class. For a pod without a class it is the
-// default class or, if there is none, an empty class with the value 0.
-func (p *plugin) classOf(ctx context.Context, a admission.Attributes, pod *corev1.Pod) (*schedulingv1.PriorityClass, error) {
-	name := pod.Spec.PriorityClassName
+// classOf returns a copy of the class of a name. Without a name it is the default class
+// or, if there is none, an empty class with the value 0.
+func (p *plugin) classOf(ctx context.Context, a admission.Attributes, name string) (*schedulingv1.PriorityClass, error) {
 	if name == "" {
 		class, err := p.defaultClass()
 		if err != nil || class == nil {

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,6 +98,40 @@ func TestAnUpdateWithoutPriorityAndPolicyKeepsThem(t *testing.T) {
 	}
 	if *pod.Spec.Priority != 3 || *pod.Spec.PreemptionPolicy != corev1.PreemptNever {
 		t.Errorf("got %d, %s", *pod.Spec.Priority, *pod.Spec.PreemptionPolicy)
+	}
+}
+
+func TestGroupsOfPodsGetThePriorityOfTheirClass(t *testing.T) {
+	never := class("batch", 5, false)
+	never.PreemptionPolicy = ptr.To(corev1.PreemptNever)
+	p := newPlugin(t, never, class("normal", 3, true))
+	group := &schedulingv1beta1.PodGroup{Spec: schedulingv1beta1.PodGroupSpec{PriorityClassName: "batch"}}
+	if err := p.Admit(t.Context(), attributes(admission.Create, group, nil), nil); err != nil {
+		t.Fatal(err)
+	}
+	if s := group.Spec; *s.Priority != 5 || *s.PreemptionPolicy != schedulingv1beta1.PreemptNever {
+		t.Errorf("got %d, %s", *s.Priority, *s.PreemptionPolicy)
+	}
+	composite := &schedulingv1alpha3.CompositePodGroup{}
+	if err := p.Admit(t.Context(), attributes(admission.Create, composite, nil), nil); err != nil {
+		t.Fatal(err)
+	}
+	if s := composite.Spec; s.PriorityClassName != "normal" || *s.Priority != 3 || *s.PreemptionPolicy != schedulingv1alpha3.PreemptLowerPriority {
+		t.Errorf("got %q, %d, %s", s.PriorityClassName, *s.Priority, *s.PreemptionPolicy)
+	}
+	for want, spec := range map[string]schedulingv1beta1.PodGroupSpec{
+		"no PriorityClass with name unknown was found":                                {PriorityClassName: "unknown"},
+		"priority set in the pod group (4) must match the priority computed (5)":      {PriorityClassName: "batch", Priority: ptr.To(int32(4))},
+		"preemptionPolicy set in the pod group (Never) must match the one computed (": {PreemptionPolicy: ptr.To(schedulingv1beta1.PreemptNever)},
+	} {
+		err := p.Admit(t.Context(), attributes(admission.Create, &schedulingv1beta1.PodGroup{Spec: spec}, nil), nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	group.Spec.Priority = nil
+	if err := p.Admit(t.Context(), attributes(admission.Update, group, nil), nil); err != nil || group.Spec.Priority != nil {
+		t.Errorf("an update sets the priority: %v", err)
 	}
 }
 
