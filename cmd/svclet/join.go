@@ -21,6 +21,7 @@ import (
 
 	"svc.dev/svc/internal/fleetaddress"
 	"svc.dev/svc/internal/jointoken"
+	"svc.dev/svc/svclet/checkpoint"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/join"
 )
@@ -210,7 +211,7 @@ func startUnit(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(join.UnitFile, []byte(join.Unit(program, args)), 0o644); err != nil {
+	if err := checkpoint.ReplaceMode(join.UnitFile, []byte(join.Unit(program, args)), 0o644); err != nil {
 		return err
 	}
 	if err := systemctl(ctx, "daemon-reload"); err != nil {

@@ -139,8 +139,10 @@ func (b Bootstrap) request(ctx context.Context, client kubernetes.Interface, wan
 	if err != nil {
 		return b.explain(ctx, client, sent, keyFile, err)
 	}
-	_, err = store.Update(signed, keyPEM)
-	return err
+	if _, err = store.Update(signed, keyPEM); err != nil {
+		return err
+	}
+	return checkpoint.Sync(b.Dir) // before the key that it replaces is removed
 }
 
 // explain returns the error of a wait. If the request was denied or has failed, it

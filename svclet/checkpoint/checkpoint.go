@@ -76,8 +76,11 @@ func (f File) Save(data any) error {
 }
 
 // Replace replaces a file, which only its owner may read, in a directory that exists. A crash,
-// also of the machine, leaves the old content or the new one.
-func Replace(path string, content []byte) error {
+// also of the machine, leaves the old content or the new one; after Replace it is the new one.
+func Replace(path string, content []byte) error { return ReplaceMode(path, content, 0o600) }
+
+// ReplaceMode is [Replace] of a file with this mode.
+func ReplaceMode(path string, content []byte, mode fs.FileMode) error {
 	next, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
@@ -85,15 +88,31 @@ func Replace(path string, content []byte) error {
 	defer os.Remove(next.Name()) // fails after the rename
 	_, err = next.Write(content)
 	if err == nil {
+		err = next.Chmod(mode)
+	}
+	if err == nil {
 		err = next.Sync()
 	}
 	if err = errors.Join(err, next.Close()); err == nil {
 		err = os.Rename(next.Name(), path)
 	}
+	if err == nil {
+		err = Sync(filepath.Dir(path))
+	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
+}
+
+// Sync writes a file or a directory to its disk: after that, what it contains, and of a
+// directory the names in it, outlast a crash of the machine (fsync(2)).
+func Sync(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
 }
 
 func checksum(data []byte) string {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"svc.dev/svc/svclet/checkpoint"
 )
 
 // recordFile is the name of the files with records: kubelet's.
@@ -37,6 +39,9 @@ type record struct {
 	// have the pod's fsGroup if they are to: mounts do not survive a reboot.
 	Done string `json:"doneInBoot,omitempty"`
 }
+
+// key identifies the volume on this node.
+func (r record) key() string { return r.Driver + "^" + r.Handle }
 
 // readRecord reads the record in a directory. It returns fs.ErrNotExist if there is none.
 func readRecord(dir string) (record, error) {
@@ -70,7 +75,10 @@ func (r record) write(dir string) error {
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	return os.Rename(path+".new", path)
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return checkpoint.Sync(dir)
 }
 
 // remove removes the record and the paths in its directory that drivers leave behind. It

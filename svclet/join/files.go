@@ -14,6 +14,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"svc.dev/svc/internal/fleetaddress"
+	"svc.dev/svc/svclet/checkpoint"
 	"svc.dev/svc/svclet/podnetwork/plan"
 )
 
@@ -94,10 +95,7 @@ func (f Files) Connect(connection string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", connection, err)
 	}
-	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
-		return err
-	}
-	if err := clientcmd.WriteToFile(*config, f.Connection()); err != nil {
+	if err := f.writeKubeconfig(f.Connection(), config); err != nil {
 		return err
 	}
 	return f.writeConfiguration(connectedConfiguration)
@@ -108,25 +106,36 @@ func (f Files) writeConfiguration(content string) error {
 	if _, err := os.Stat(f.Configuration()); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.WriteFile(f.Configuration(), []byte(content), 0o644)
+	return checkpoint.ReplaceMode(f.Configuration(), []byte(content), 0o644)
+}
+
+// writeKubeconfig writes a connection file, and the directory before it if there is none.
+// As every file here it is on the disk when the machine has joined: a power failure must not
+// leave an empty one.
+func (f Files) writeKubeconfig(path string, config *clientcmdapi.Config) error {
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
+		return err
+	}
+	return errors.Join(checkpoint.Replace(path, content), checkpoint.Sync(filepath.Dir(f.Dir)))
 }
 
 // Write writes the files for a cluster with this server, which may be the own address of a
 // fleet, and authority. It keeps a configuration file that exists.
 func (f Files) Write(server, token string, authority []byte) error {
-	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
-		return err
-	}
 	const name = "default"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name
-	if err := clientcmd.WriteToFile(*config, f.Bootstrap()); err != nil {
+	if err := f.writeKubeconfig(f.Bootstrap(), config); err != nil {
 		return err
 	}
-	if err := os.WriteFile(f.Authority(), authority, 0o644); err != nil {
+	if err := checkpoint.ReplaceMode(f.Authority(), authority, 0o644); err != nil {
 		return err
 	}
 	if fleetaddress.IsAddress(server) {
@@ -141,7 +150,7 @@ func (f Files) WriteArguments(args []string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(f.ArgumentsFile(), append(content, '\n'), 0o600)
+	return checkpoint.Replace(f.ArgumentsFile(), append(content, '\n'))
 }
 
 // ReadArguments returns the command line that was written; nil if none was.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -125,6 +126,18 @@ func TestFilesOfAMachineThatHasJoined(t *testing.T) {
 	}
 	if files.Joined() {
 		t.Error("a machine without a certificate counts as joined")
+	}
+	// A file is replaced by one that is complete, so that a crash leaves no empty one.
+	old, err := os.Open(files.Bootstrap())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if err := files.Write("https://192.0.2.2:6443", id+"."+key, nil); err != nil {
+		t.Fatal(err)
+	}
+	if content, err := io.ReadAll(old); err != nil || !strings.Contains(string(content), "192.0.2.1") {
+		t.Errorf("the file that was there before is written to: %s, %v", content, err)
 	}
 	own := []byte("apiVersion: svclet.config.k8s.io/v1beta1\nkind: SvcletConfiguration\nmaxPods: 5\n")
 	for _, file := range []string{files.Configuration(), files.Connection()} {

@@ -180,6 +180,10 @@ func (r *Records) Recover(ctx context.Context, status func(ctx context.Context, 
 	var failed []error
 	for _, entry := range entries {
 		path := filepath.Join(r.dir, pullingDir, entry.Name())
+		if strings.HasPrefix(entry.Name(), ".") {
+			failed = append(failed, os.Remove(path)) // a crash left it half-written
+			continue
+		}
 		var intent kubeletconfig.ImagePullIntent
 		if err := read(path, &intent); err != nil {
 			failed = append(failed, err)

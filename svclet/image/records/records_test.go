@@ -132,6 +132,10 @@ func TestAPullThatWasCutOffIsVerified(t *testing.T) {
 	if err := open(t, dir, policy).Begin(image.Name); err != nil {
 		t.Fatal(err)
 	}
+	// A crash has also left an intent half-written.
+	if err := os.WriteFile(filepath.Join(dir, directory, pullingDir, ".sha256-1"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	r := open(t, dir, policy)
 	if r.Accessible(image, []credentials.Login{alice}) {
 		t.Error("before the recovery it counts as preloaded")
