@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -114,8 +116,12 @@ func newDevices(base common, n func() *node.Node) (*devices.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the topology of the machine: %w", err)
 	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fmt.Errorf("the ID of the machine's boot: %w", err)
+	}
 	return devices.New(devices.Options{
-		Dir: filepath.Join(base.RootDir, "device-plugins"), Nodes: machine.Nodes(), WithoutCDI: base.WithoutCDIDevices,
+		Dir: filepath.Join(base.RootDir, "device-plugins"), Nodes: machine.Nodes(), Boot: strings.TrimSpace(string(boot)), WithoutCDI: base.WithoutCDIDevices,
 		Changed: func() { n().Changed() }, Registered: base.metrics.DevicePluginRegistered, Allocated: base.metrics.DevicesAllocated, Clock: base.Clock,
 	})
 }

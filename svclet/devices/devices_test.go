@@ -102,11 +102,13 @@ type fixture struct {
 	stop    func()
 }
 
-func newFixture(t *testing.T, dir string) *fixture {
+func newFixture(t *testing.T, dir string) *fixture { return newBootedFixture(t, dir, "boot") }
+
+func newBootedFixture(t *testing.T, dir, boot string) *fixture {
 	f := &fixture{WithT: gomega.NewWithT(t), t: t, dir: dir, clock: testclock.NewFakeClock(time.Unix(0, 0)), metrics: make(chan string, 100)}
 	f.SetDefaultEventuallyTimeout(time.Minute)
 	var err error
-	f.Manager, err = New(Options{Dir: dir, Nodes: []int{0, 1}, Changed: func() {}, Clock: f.clock,
+	f.Manager, err = New(Options{Dir: dir, Nodes: []int{0, 1}, Boot: boot, Changed: func() {}, Clock: f.clock,
 		Registered: func(resource string) { f.metrics <- "registered " + resource },
 		Allocated: func(resource string, took time.Duration) {
 			f.metrics <- "allocated " + resource + " in " + took.String()
@@ -250,6 +252,30 @@ func TestDevicesFollowTheirPlugin(t *testing.T) {
 	f.Eventually(f.counts).Should(gomega.Equal("2/2"))
 	other, c2 := needing("2", "2")
 	f.Expect(f.Allocate(other, c2, 0)).NotTo(gomega.Succeed(), "device a still is the first pod's")
+}
+
+func TestPluginsAllocateDevicesAgainAfterAReboot(t *testing.T) {
+	dir := t.TempDir()
+	f := newFixture(t, dir)
+	p := f.plugin(nil, on(0, "a"), on(0, "b"))
+	f.Eventually(f.counts).Should(gomega.Equal("2/2"))
+	pod, c := needing("1", "1")
+	f.Expect(f.Allocate(pod, c, 0)).To(gomega.Succeed())
+	_, err := f.Start(t.Context(), "1", "c")
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Expect(p.calls()).To(gomega.Equal([]string{"allocate a"}))
+
+	f.stop()
+	f = newBootedFixture(t, dir, "next boot")
+	_, err = f.Start(t.Context(), "1", "c")
+	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("the device plugin is not registered")))
+	p = f.plugin(nil, on(0, "a"), on(0, "b"))
+	f.Eventually(f.counts).Should(gomega.Equal("2/2"))
+	for range 2 {
+		_, err = f.Start(t.Context(), "1", "c")
+		f.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	f.Expect(p.calls()).To(gomega.Equal([]string{"allocate a"}), "once for each boot")
 }
 
 func TestBadRegistrationsAreRefused(t *testing.T) {

@@ -28,6 +28,9 @@ type Options struct {
 	Dir string
 	// Nodes are the machine's NUMA nodes.
 	Nodes []int
+	// Boot identifies the boot of the machine: what plugins answered before is of no use after
+	// another one, as the numbers of devices may have changed.
+	Boot string
 	// WithoutCDI ignores the CDI devices of plugins (DevicePluginCDIDevices=false).
 	WithoutCDI bool
 	// Changed is called when the devices of the node have changed. It must not block.
@@ -84,6 +87,8 @@ type saved struct {
 	// Resources are those that plugins had registered. Until they register again, the
 	// node has none of their devices.
 	Resources []string `json:"resources"`
+	// Boot is that of the machine in which plugins gave the responses.
+	Boot string `json:"boot,omitempty"`
 }
 
 // grace is how long the node shows a resource whose plugin has ended (kubelet's).
@@ -105,10 +110,26 @@ func New(o Options) (*Manager, error) {
 	if before.Allocated != nil {
 		m.allocated = before.Allocated
 	}
+	if before.Boot != o.Boot {
+		m.forgetResponses()
+	}
 	for _, name := range before.Resources {
 		m.resources[name] = &offer{gone: o.Clock.Now()}
 	}
 	return m, nil
+}
+
+// forgetResponses makes plugins allocate the devices that containers have again, when these
+// start: kubelet, too, does not start containers after a reboot before the plugins have
+// registered.
+func (m *Manager) forgetResponses() {
+	for _, containers := range m.allocated {
+		for _, resources := range containers {
+			for _, a := range resources {
+				a.Response = nil
+			}
+		}
+	}
 }
 
 // Save implements allocation.Provider.
@@ -119,7 +140,7 @@ func (m *Manager) Save() error {
 }
 
 func (m *Manager) save() error {
-	return m.file.Save(saved{Allocated: m.allocated, Resources: slices.Sorted(maps.Keys(m.resources))})
+	return m.file.Save(saved{Allocated: m.allocated, Resources: slices.Sorted(maps.Keys(m.resources)), Boot: m.o.Boot})
 }
 
 // update replaces the devices of a resource by those that a plugin lists. It ignores a
