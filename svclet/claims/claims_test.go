@@ -35,6 +35,9 @@ type fakeDriver struct {
 	fail   string // the error of each claim
 	leave  bool   // leaves claims out
 	gate   chan struct{}
+	// path is that of its socket, stop ends its server.
+	path string
+	stop func()
 }
 
 func (d *fakeDriver) call(verb string, claims []*draapi.Claim) {
@@ -133,10 +136,17 @@ func (f *fixture) register(versions ...string) *fakeDriver {
 	dir, err := os.MkdirTemp("", "dra") // the path of a socket is short
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	f.t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "s")
-	listener, err := net.Listen("unix", path)
+	d := &fakeDriver{path: filepath.Join(dir, "s")}
+	f.serve(d, versions...)
+	f.Expect(f.Register(f.t.Context(), plugins.Plugin{Name: gpus, Endpoint: d.path, Versions: versions})).To(gomega.Succeed())
+	return d
+}
+
+// serve serves the API of a driver until stop is called.
+func (f *fixture) serve(d *fakeDriver, versions ...string) {
+	f.t.Helper()
+	listener, err := net.Listen("unix", d.path)
 	f.Expect(err).NotTo(gomega.HaveOccurred())
-	d := &fakeDriver{}
 	server := grpc.NewServer()
 	if slices.Contains(versions, draapi.DRAPluginService) {
 		draapi.RegisterDRAPluginServer(server, d)
@@ -145,9 +155,8 @@ func (f *fixture) register(versions ...string) *fakeDriver {
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })
-	f.t.Cleanup(func() { server.Stop(); serving.Wait() })
-	f.Expect(f.Register(f.t.Context(), plugins.Plugin{Name: gpus, Endpoint: path, Versions: versions})).To(gomega.Succeed())
-	return d
+	d.stop = func() { server.Stop(); serving.Wait() }
+	f.t.Cleanup(d.stop)
 }
 
 // claim makes a claim that is allocated and reserved for pods.

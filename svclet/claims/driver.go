@@ -3,6 +3,7 @@ package claims
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/stats"
 	"k8s.io/klog/v2"
 	draapi "k8s.io/kubelet/pkg/apis/dra/v1"
 	drabeta "k8s.io/kubelet/pkg/apis/dra/v1beta1"
@@ -22,6 +24,8 @@ type driver struct {
 	endpoint string
 	client   draapi.DRAPluginClient
 	conn     *grpc.ClientConn
+	// connected reports that it is reachable. The manager's mu guards it.
+	connected bool
 }
 
 // callTimeout bounds the calls of a driver (kubelet's).
@@ -29,11 +33,13 @@ const callTimeout = 45 * time.Second
 
 // Register implements plugins.Handler.
 func (m *Manager) Register(ctx context.Context, p plugins.Plugin) error {
-	conn, err := grpc.NewClient("unix://"+p.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	d := &driver{endpoint: p.Endpoint}
+	conn, err := grpc.NewClient("unix://"+p.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStatsHandler(connections{manager: m, name: p.Name, driver: d}), grpc.WithIdleTimeout(0))
 	if err != nil {
 		return fmt.Errorf("endpoint %s: %w", p.Endpoint, err)
 	}
-	d := &driver{endpoint: p.Endpoint, conn: conn}
+	d.conn = conn
 	switch {
 	case slices.Contains(p.Versions, draapi.DRAPluginService):
 		d.client = draapi.NewDRAPluginClient(conn)
@@ -47,9 +53,10 @@ func (m *Manager) Register(ctx context.Context, p plugins.Plugin) error {
 	// An instance that has restarted replaces itself.
 	m.remove(ctx, p)
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.drivers[p.Name] = append(m.drivers[p.Name], d)
-	m.keepSlices(p.Name)
+	m.syncSlices(p.Name)
+	m.mu.Unlock()
+	conn.Connect() // before the first call, to know whether it is reachable
 	return nil
 }
 
@@ -58,44 +65,87 @@ func (m *Manager) Deregister(ctx context.Context, p plugins.Plugin) {
 	m.remove(ctx, p)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.drivers[p.Name]) == 0 {
-		m.dropSlices(p.Name)
-	}
+	m.syncSlices(p.Name)
 }
 
-// remove forgets the instance of a driver at an endpoint.
+// remove forgets the instance of a driver at an endpoint. mu is not held during calls of gRPC,
+// which itself calls connections.HandleConn.
 func (m *Manager) remove(ctx context.Context, p plugins.Plugin) {
+	var removed []*driver
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.drivers[p.Name] = slices.DeleteFunc(m.drivers[p.Name], func(d *driver) bool {
 		if d.endpoint != p.Endpoint {
 			return false
 		}
+		removed = append(removed, d)
+		return true
+	})
+	m.mu.Unlock()
+	for _, d := range removed {
 		if err := d.conn.Close(); err != nil {
 			klog.FromContext(ctx).Info("Failed to close connection to driver", "driver", p.Name, "err", err)
 		}
-		return true
-	})
+	}
 }
 
 // Close closes the connections to the drivers.
 func (m *Manager) Close() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, instances := range m.drivers {
-		for _, d := range instances {
-			_ = d.conn.Close() // the agent ends
-		}
-	}
+	all := slices.Concat(slices.Collect(maps.Values(m.drivers))...)
 	clear(m.drivers)
+	m.closed = true
+	m.mu.Unlock()
+	for _, d := range all {
+		_ = d.conn.Close() // the agent ends
+	}
+}
+
+// connections follows the connections to an instance of a driver. It implements stats.Handler.
+type connections struct {
+	manager *Manager
+	name    string
+	driver  *driver
+}
+
+// TagConn implements stats.Handler.
+func (connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// TagRPC implements stats.Handler.
+func (connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// HandleRPC implements stats.Handler.
+func (connections) HandleRPC(context.Context, stats.RPCStats) {}
+
+// HandleConn implements stats.Handler: a driver without a connected instance loses its
+// ResourceSlices as one that has deregistered does.
+func (c connections) HandleConn(_ context.Context, event stats.ConnStats) {
+	switch event.(type) {
+	case *stats.ConnBegin:
+		c.manager.connect(c.name, c.driver, true)
+	case *stats.ConnEnd:
+		c.manager.connect(c.name, c.driver, false)
+		// A connection that is lost is made again at the next call only, or now. gRPC holds
+		// locks during this call that Connect takes.
+		go c.driver.conn.Connect()
+	}
+}
+
+// connect records whether an instance of a driver is reachable.
+func (m *Manager) connect(name string, d *driver, connected bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d.connected = connected
+	if !m.closed {
+		m.syncSlices(name)
+	}
 }
 
 // client returns the client of a driver: of its last instance that is not known to be
 // unreachable, or else of the last one.
 func (m *Manager) client(name string) (draapi.DRAPluginClient, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	instances := m.drivers[name]
+	instances := slices.Clone(m.drivers[name])
+	m.mu.Unlock()
 	if len(instances) == 0 {
 		return nil, fmt.Errorf("driver %s is not registered on this node", name)
 	}

@@ -41,11 +41,12 @@ type Manager struct {
 	// drivers are the registered instances of each driver; the last one is used.
 	drivers map[string][]*driver
 	claims  map[types.UID]*claim
-	// gone are the drivers without an instance whose ResourceSlices are to be deleted when their
+	// gone are the drivers without a connected instance whose ResourceSlices are to be deleted when their
 	// timers expire, due those whose timers have. changed receives after a change of due.
 	gone    map[string]clock.Timer
 	due     []string
 	changed chan struct{}
+	closed  bool
 }
 
 // claim is a claim that a driver has prepared or may have.

@@ -2,14 +2,15 @@ package claims
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
 )
 
 const (
-	// slicesDelay is how long the ResourceSlices of a driver without an instance are kept: kubelet's
-	// time for a driver to be updated.
+	// slicesDelay is how long the ResourceSlices of a driver without a connected instance are kept:
+	// kubelet's time for a driver to be updated.
 	slicesDelay = 30 * time.Second
 	// The bounds of the pause before another attempt to delete ResourceSlices: kubelet's.
 	minSlicesRetry, maxSlicesRetry = time.Second, 5 * time.Minute
@@ -37,10 +38,10 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// deleteSlices deletes the ResourceSlices of a driver, or of all, unless it registers meanwhile.
+// deleteSlices deletes the ResourceSlices of a driver, or of all, unless it is connected meanwhile.
 func (m *Manager) deleteSlices(ctx context.Context, name string) {
 	for pause := minSlicesRetry; ; pause = min(2*pause, maxSlicesRetry) {
-		if name != "" && m.isRegistered(name) {
+		if name != "" && m.isConnected(name) {
 			return
 		}
 		err := m.o.DeleteSlices(ctx, name)
@@ -56,29 +57,31 @@ func (m *Manager) deleteSlices(ctx context.Context, name string) {
 	}
 }
 
-// dropSlices makes Run delete the ResourceSlices of a driver after slicesDelay. The caller holds
-// mu.
-func (m *Manager) dropSlices(name string) {
-	if m.o.DeleteSlices == nil || m.gone[name] != nil {
-		return
-	}
-	m.gone[name] = m.o.Clock.AfterFunc(slicesDelay, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.gone, name)
-		m.due = append(m.due, name)
-		select {
-		case m.changed <- struct{}{}:
-		default: // Run has not received the change before yet
+// syncSlices makes Run delete the ResourceSlices of a driver without a connected instance after
+// slicesDelay, or keeps those of another. The caller holds mu.
+func (m *Manager) syncSlices(name string) {
+	timer := m.gone[name]
+	switch {
+	case m.o.DeleteSlices == nil:
+	case m.hasConnected(name):
+		if timer != nil {
+			timer.Stop()
+			delete(m.gone, name)
 		}
-	})
+	case timer == nil:
+		m.gone[name] = m.o.Clock.AfterFunc(slicesDelay, func() { m.expire(name) })
+	}
 }
 
-// keepSlices keeps the ResourceSlices of a driver. The caller holds mu.
-func (m *Manager) keepSlices(name string) {
-	if timer := m.gone[name]; timer != nil {
-		timer.Stop()
-		delete(m.gone, name)
+// expire makes Run delete the ResourceSlices of a driver.
+func (m *Manager) expire(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.gone, name)
+	m.due = append(m.due, name)
+	select {
+	case m.changed <- struct{}{}:
+	default: // Run has not received the change before yet
 	}
 }
 
@@ -94,8 +97,13 @@ func (m *Manager) nextDue() string {
 	return name
 }
 
-func (m *Manager) isRegistered(name string) bool {
+func (m *Manager) isConnected(name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.drivers[name]) > 0
+	return m.hasConnected(name)
+}
+
+// hasConnected reports whether an instance of a driver is connected. The caller holds mu.
+func (m *Manager) hasConnected(name string) bool {
+	return slices.ContainsFunc(m.drivers[name], func(d *driver) bool { return d.connected })
 }

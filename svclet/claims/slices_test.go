@@ -32,24 +32,45 @@ func TestTheResourceSlicesOfDriversThatAreGoneAreDeleted(t *testing.T) {
 	f.Expect(<-deleted).To(gomega.BeEmpty(), "again")
 	answers <- nil
 
-	endpoint := func() plugins.Plugin {
+	pending := func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return plugins.Plugin{Name: gpus, Endpoint: f.drivers[gpus][0].endpoint}
+		return f.gone[gpus] != nil
 	}
-	f.register(draapi.DRAPluginService)
-	f.register(draapi.DRAPluginService)
-	f.Deregister(t.Context(), endpoint())
-	f.Expect(clock.HasWaiters()).To(gomega.BeFalse(), "there is another instance")
-	f.Deregister(t.Context(), endpoint())
+	leave := func(d *fakeDriver) { f.Deregister(t.Context(), plugins.Plugin{Name: gpus, Endpoint: d.path}) }
+	first, second := f.register(draapi.DRAPluginService), f.register(draapi.DRAPluginService)
+	f.Eventually(connected(f)).Should(gomega.Equal(2))
+	leave(first)
+	f.Expect(pending()).To(gomega.BeFalse(), "there is another instance")
+	leave(second)
+	f.Expect(pending()).To(gomega.BeTrue())
 	clock.Step(slicesDelay - time.Second)
-	f.register(draapi.DRAPluginService)
-	f.Expect(clock.HasWaiters()).To(gomega.BeFalse(), "it has been updated in time")
+	third := f.register(draapi.DRAPluginService)
+	f.Eventually(pending).Should(gomega.BeFalse(), "it has been updated in time")
 
-	f.Deregister(t.Context(), endpoint())
+	third.stop()
+	f.Eventually(pending).Should(gomega.BeTrue(), "the connection is lost")
+	f.serve(third, draapi.DRAPluginService)
+	f.Eventually(pending).Should(gomega.BeFalse(), "it is reachable again")
+	third.stop()
+	f.Eventually(pending).Should(gomega.BeTrue())
 	clock.Step(slicesDelay)
 	f.Expect(<-deleted).To(gomega.Equal(gpus))
 	answers <- nil
+}
+
+// connected returns a function that counts the instances that are connected.
+func connected(f *fixture) func() int {
+	return func() (n int) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, d := range f.drivers[gpus] {
+			if d.connected {
+				n++
+			}
+		}
+		return n
+	}
 }
 
 func TestAnInstanceThatIsUnreachableIsNotUsedWhileThereIsAnother(t *testing.T) {
@@ -58,7 +79,7 @@ func TestAnInstanceThatIsUnreachableIsNotUsedWhileThereIsAnother(t *testing.T) {
 	f.Expect(f.Register(t.Context(), plugins.Plugin{Name: gpus, Endpoint: t.TempDir() + "/none", Versions: []string{draapi.DRAPluginService}})).To(gomega.Succeed())
 	p := podOf("p", "a")
 	f.claim("a", p)
-	f.Expect(f.Prepare(t.Context(), p)).NotTo(gomega.Succeed(), "it is not known yet to be unreachable")
-	f.Expect(f.Prepare(t.Context(), p)).To(gomega.Succeed())
+	// It is not known at first to be unreachable.
+	f.Eventually(func() error { return f.Prepare(t.Context(), p) }).WithTimeout(time.Minute).Should(gomega.Succeed())
 	f.Expect(first.calls()).To(gomega.HaveLen(1))
 }
