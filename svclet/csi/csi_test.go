@@ -244,14 +244,14 @@ func TestABlockVolumeIsPublishedAsADevice(t *testing.T) {
 	f.Expect(os.MkdirAll(filepath.Join(f.sockets, "devices"), 0o755)).To(gomega.Succeed())
 	f.Expect(os.Symlink("/dev/loop0", filepath.Join(f.sockets, "devices/h1"))).To(gomega.Succeed())
 	v := persistent("u1", func(v *Volume) { v.Block = true })
-	published, err := f.Publish(t.Context(), v)
-	// The fake mounts nothing: it cannot make a directory where it has made a file.
-	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("not a directory")))
-	f.Expect(published.Path).To(gomega.BeEmpty())
+	published := f.publish(v)
+	f.Expect(published.Path).To(gomega.Equal(filepath.Join(f.root, "plugins/kubernetes.io/csi/volumeDevices/publish/pv1/u1")))
+	f.Expect(published.Path).To(gomega.BeARegularFile())
 	request := f.driver.Published()[0]
-	f.Expect(request.GetTargetPath()).To(gomega.Equal(filepath.Join(f.root, "plugins/kubernetes.io/csi/volumeDevices/publish/pv1/u1")))
+	f.Expect(request.GetTargetPath()).To(gomega.Equal(published.Path))
 	f.Expect(request.GetVolumeCapability().GetBlock()).NotTo(gomega.BeNil())
 	f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.Succeed())
+	f.Expect(f.driver.Calls()).To(gomega.Equal([]string{"stage h1", "publish h1", "unpublish h1", "unstage h1"}))
 	f.expectNothingLeft()
 }
 

@@ -21,6 +21,7 @@ import (
 // the new capacity into the claim.
 func (p *publication) expand(ctx context.Context, path string) error {
 	if !p.driver.can(spec.NodeServiceCapability_RPC_EXPAND_VOLUME) {
+		p.noteSize()
 		return nil // The controller has written the capacity, or will.
 	}
 	defer p.lock()()
@@ -41,11 +42,14 @@ func (p *publication) expand(ctx context.Context, path string) error {
 	if _, err := p.driver.NodeExpandVolume(call, request); err != nil {
 		return p.failExpansion(ctx, fmt.Errorf("MountVolume.NodeExpandVolume failed for volume %q: NodeExpandVolume of CSI driver %s: %w", p.PV.Name, p.record.Driver, err))
 	}
-	resized := p.Claim.DeepCopy()
-	markExpanded(resized, p.PV)
-	if err := p.o.Client.Status().Patch(ctx, resized, client.MergeFrom(p.Claim)); err != nil {
-		return fmt.Errorf("writing the capacity of claim %s: %w", p.Claim.Name, err)
+	if p.PV.Spec.Capacity.Storage().Cmp(*p.Claim.Status.Capacity.Storage()) > 0 { // else another node has expanded it, too
+		resized := p.Claim.DeepCopy()
+		markExpanded(resized, p.PV)
+		if err := p.o.Client.Status().Patch(ctx, resized, client.MergeFrom(p.Claim)); err != nil {
+			return fmt.Errorf("writing the capacity of claim %s: %w", p.Claim.Name, err)
+		}
 	}
+	p.noteSize()
 	return nil
 }
 
@@ -81,16 +85,40 @@ func recordsResize(claim *corev1.PersistentVolumeClaim) bool {
 	return recorded || claim.Status.AllocatedResources != nil
 }
 
-// isExpanded reports whether a volume that is not read-only is larger than its claim says, and
-// the expansion has not failed for good, or for the pod.
+// isExpanded reports whether a volume that is not read-only is larger than it was when it was
+// first mounted on this node, or expanded on it, and the expansion has not failed for good, or
+// for the pod. Kubelet compares the same: its first size is the claim's. The claim does not say
+// later what is to be done, since it has the capacity as soon as one of several nodes has
+// expanded the volume.
 func (p *publication) isExpanded() bool {
 	if p.Claim == nil || p.readOnly() || p.Claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimNodeResizeInfeasible {
 		return false
 	}
-	size, has := p.PV.Spec.Capacity.Storage(), p.Claim.Status.Capacity.Storage()
+	size, has := p.PV.Spec.Capacity.Storage().Value(), p.Claim.Status.Capacity.Storage()
+	if has.IsZero() {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !has.IsZero() && size.Cmp(*has) > 0 && p.deferred[p.dir] != size.Value()
+	key := p.record.key()
+	if _, known := p.sizes[key]; !known {
+		p.sizes[key] = has.Value()
+	}
+	return size > p.sizes[key] && p.deferred[p.dir] != size
+}
+
+// noteSize records that the volume has been expanded on this node.
+func (p *publication) noteSize() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sizes[p.record.key()] = p.PV.Spec.Capacity.Storage().Value()
+}
+
+// forgetSize forgets the size of a volume that no pod of the node uses any more.
+func (m *Manager) forgetSize(r record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sizes, r.key())
 }
 
 // forgetDeferred forgets the expansions that a pod has deferred.

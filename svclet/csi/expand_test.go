@@ -69,3 +69,32 @@ func TestAnInfeasibleExpansionIsMarkedAndNotRepeated(t *testing.T) {
 	f.publish(v)
 	f.Expect(f.driver.Expanded()).To(gomega.HaveLen(3))
 }
+
+func TestAVolumeThatAnotherNodeHasExpandedIsExpandedOnThisOneToo(t *testing.T) {
+	f := newFixture(t, expands)
+	sized := func(volume, claim string) Volume {
+		v := grown("u1", volume)
+		v.Claim.Status.Capacity[corev1.ResourceStorage] = resource.MustParse(claim)
+		return v
+	}
+	f.publish(sized("1Gi", "1Gi"))
+	for range 2 { // the other node has written the capacity
+		f.publish(sized("2Gi", "2Gi"))
+	}
+	f.Expect(f.driver.Expanded()).To(gomega.HaveLen(1))
+	f.Expect(f.driver.Expanded()[0].GetCapacityRange().GetRequiredBytes()).To(gomega.Equal(int64(2 << 30)))
+
+	f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.Succeed())
+	f.Expect(f.sizes).To(gomega.BeEmpty())
+	f.publish(sized("3Gi", "3Gi"))
+	f.Expect(f.driver.Expanded()).To(gomega.HaveLen(1), "it is mounted as large as it is")
+
+	// The capacity is written again until that has succeeded.
+	_, err := f.Publish(t.Context(), sized("4Gi", "3Gi")) // the claim does not exist
+	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("writing the capacity")))
+	v := sized("4Gi", "3Gi")
+	f.Expect(f.client.Create(t.Context(), v.Claim)).To(gomega.Succeed())
+	f.publish(v)
+	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(v.Claim), v.Claim)).To(gomega.Succeed())
+	f.Expect(v.Claim.Status.Capacity.Storage().String()).To(gomega.Equal("4Gi"))
+}

@@ -69,6 +69,9 @@ type Manager struct {
 	// deferred are the sizes, in bytes, to which a driver did not expand a volume because it was
 	// in use, by the directories of the volumes' records.
 	deferred map[string]int64
+	// sizes are the sizes, in bytes, to which volumes are expanded on this node, by
+	// [record.key]: first those of their claims.
+	sizes map[string]int64
 }
 
 // New returns a manager. It reads which volumes earlier agents have mounted.
@@ -84,7 +87,7 @@ func New(o Options) (*Manager, error) {
 	m := &Manager{
 		o: o, layout: layout{root: root}, drivers: drivers{all: map[string]*driver{}},
 		inUse: map[corev1.UniqueVolumeName]map[types.UID]bool{}, inline: map[types.UID]map[string]bool{},
-		deferred: map[string]int64{},
+		deferred: map[string]int64{}, sizes: map[string]int64{},
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

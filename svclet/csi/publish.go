@@ -92,7 +92,7 @@ func (p *publication) isRepeated() bool { return ptr.Deref(p.object.Spec.Require
 
 // lock locks the volume until unlock is called.
 func (p *publication) lock() (unlock func()) {
-	return p.volumes.lock(p.record.Driver + "^" + p.record.Handle)
+	return p.volumes.lock(p.record.key())
 }
 
 // run stages and publishes the volume. done reports whether that has been done before.

@@ -38,7 +38,7 @@ func (m *Manager) Unpublish(ctx context.Context, uid types.UID) error {
 // release makes the driver unpublish one volume of a pod, and unstage it if it was the
 // last one.
 func (m *Manager) release(ctx context.Context, uid types.UID, dir string, r record) error {
-	unlock := m.volumes.lock(r.Driver + "^" + r.Handle)
+	unlock := m.volumes.lock(r.key())
 	defer unlock()
 	target := m.layout.target(uid, r)
 	if r.Begun {
@@ -61,6 +61,9 @@ func (m *Manager) release(ctx context.Context, uid types.UID, dir string, r reco
 	}
 	if r.Attached {
 		m.use(uniqueName(r), uid, false)
+	}
+	if used, err := m.usedByOthers(dir, r); err == nil && !used {
+		m.forgetSize(r)
 	}
 	return nil
 }

@@ -113,37 +113,9 @@ spec:
 
 	It("of CSI drivers are staged, published and released by the driver", func(ctx SpecContext) {
 		s := newSpace(ctx)
-		root, own := filepath.Join(node.DataDir, "svclet"), newDir()
-		options := csitest.Options{
-			Name: "test.csi.example", NodeID: "here", Registry: filepath.Join(root, "plugins_registry"), Dir: own,
-			Capabilities: []spec.NodeServiceCapability_RPC_Type{spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME},
-			Mount: func(source, target string) error {
-				if err := os.MkdirAll(target, 0o750); err != nil {
-					return err
-				}
-				return unix.Mount(source, target, "", unix.MS_BIND, "")
-			},
-			Unmount: func(target string) error {
-				if err := unix.Unmount(target, 0); err != nil {
-					return err
-				}
-				return os.Remove(target)
-			},
-		}
-		driver, err := csitest.Start(options)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { driver.Stop() })
-		s.apply(ctx, `
-apiVersion: storage.k8s.io/v1
-kind: CSIDriver
-metadata: {name: test.csi.example}
-spec: {attachRequired: false, podInfoOnMount: true, fsGroupPolicy: File, volumeLifecycleModes: [Persistent, Ephemeral]}
-`)
-		DeferCleanup(func(ctx SpecContext) { s.run(ctx, "delete", "csidriver", "test.csi.example") })
-		Eventually(func() (*storagev1.CSINode, error) {
-			n := &storagev1.CSINode{}
-			return n, client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName()}, n)
-		}).Should(HaveField("Spec.Drivers", ContainElement(HaveField("NodeID", "here"))))
+		own := newDir()
+		options := driverOptions("test.csi.example", own)
+		driver := startDriver(ctx, s, options)
 
 		claim(ctx, s, "data", corev1.PersistentVolumeFilesystem, "csi: {driver: test.csi.example, volumeHandle: "+s.name+"}")
 		s.apply(ctx, `
@@ -170,15 +142,94 @@ spec:
 		driver.Stop()
 		s.run(ctx, "delete", "pod", "user", "--wait=false")
 		Eventually(s.events(ctx, "user")).Should(ContainElement(ContainSubstring("not found in the list of registered CSI drivers")))
-		driver, err = csitest.Start(options)
-		Expect(err).NotTo(HaveOccurred())
+		driver = runDriver(options)
 		Eventually(func() error { _, err := s.get(ctx, "user"); return err }).Should(MatchError(ContainSubstring("not found")))
 		Eventually(driver.Calls).Should(ContainElements("unpublish "+s.name, "unstage "+s.name))
-		Eventually(filepath.Join(root, "pods", string(p.UID))).ShouldNot(BeADirectory())
+		Eventually(filepath.Join(node.DataDir, "svclet/pods", string(p.UID))).ShouldNot(BeADirectory())
 		Expect(os.ReadFile(filepath.Join(own, "volumes", s.name, "file"))).To(BeEquivalentTo("kept\n"))
 		Expect(os.ReadFile("/proc/self/mountinfo")).NotTo(ContainSubstring(own))
 	})
+
+	It("of CSI drivers with volumeMode Block are devices that the driver publishes", func(ctx SpecContext) {
+		s := newSpace(ctx)
+		own, device := newDir(), loopDevice(ctx, 1<<20)
+		Expect(os.Mkdir(filepath.Join(own, "devices"), 0o755)).To(Succeed())
+		Expect(os.Symlink(device, filepath.Join(own, "devices", s.name))).To(Succeed())
+		driver := startDriver(ctx, s, driverOptions("block.csi.example", own))
+		claim(ctx, s, "disk", corev1.PersistentVolumeBlock, "csi: {driver: block.csi.example, volumeHandle: "+s.name+"}")
+		s.apply(ctx, `
+apiVersion: v1
+kind: Pod
+metadata: {name: writer}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: localhost/svc/busybox:1
+    command: [sh, -c, 'echo raw > /dev/disk; head -c 4 /dev/disk; stat -c %F /dev/disk']
+    volumeDevices: [{name: disk, devicePath: /dev/disk}]
+  volumes: [{name: disk, persistentVolumeClaim: {claimName: disk}}]
+`)
+		s.await(ctx, "writer", inPhase(corev1.PodSucceeded))
+		Expect(s.run(ctx, "logs", "writer")).To(Equal("raw\nblock special file\n"))
+		Expect(os.ReadFile(device)).To(HavePrefix("raw\n"))
+		s.run(ctx, "delete", "pod", "writer")
+		Eventually(driver.Calls).Should(ContainElements("stage "+s.name, "publish "+s.name, "unpublish "+s.name, "unstage "+s.name))
+		Expect(os.ReadFile("/proc/self/mountinfo")).NotTo(ContainSubstring("volumeDevices"))
+	})
 })
+
+// driverOptions returns the options of a CSI driver with real mounts, whose volumes are below a
+// directory.
+func driverOptions(name, dir string) csitest.Options {
+	return csitest.Options{
+		Name: name, NodeID: "here", Registry: filepath.Join(node.DataDir, "svclet/plugins_registry"), Dir: dir,
+		Capabilities: []spec.NodeServiceCapability_RPC_Type{spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME},
+		Mount: func(source, target string) error {
+			info, err := os.Stat(source)
+			if err == nil && info.IsDir() {
+				err = os.MkdirAll(target, 0o750)
+			}
+			if err != nil {
+				return err
+			}
+			return unix.Mount(source, target, "", unix.MS_BIND, "")
+		},
+		Unmount: func(target string) error {
+			if err := unix.Unmount(target, 0); err != nil {
+				return err
+			}
+			return os.Remove(target)
+		},
+	}
+}
+
+// runDriver runs a CSI driver until the end of the spec.
+func runDriver(o csitest.Options) *csitest.Driver {
+	GinkgoHelper()
+	driver, err := csitest.Start(o)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(driver.Stop)
+	return driver
+}
+
+// startDriver starts a CSI driver, and waits until the node has it.
+func startDriver(ctx context.Context, s space, o csitest.Options) *csitest.Driver {
+	GinkgoHelper()
+	driver := runDriver(o)
+	s.apply(ctx, strings.ReplaceAll(`
+apiVersion: storage.k8s.io/v1
+kind: CSIDriver
+metadata: {name: DRIVER}
+spec: {attachRequired: false, podInfoOnMount: true, fsGroupPolicy: File, volumeLifecycleModes: [Persistent, Ephemeral]}
+`, "DRIVER", o.Name))
+	DeferCleanup(func(ctx SpecContext) { s.run(ctx, "delete", "csidriver", o.Name) })
+	Eventually(func() (*storagev1.CSINode, error) {
+		n := &storagev1.CSINode{}
+		return n, client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName()}, n)
+	}).Should(HaveField("Spec.Drivers", ContainElement(And(HaveField("Name", o.Name), HaveField("NodeID", "here")))))
+	return driver
+}
 
 // loopDevice returns a loop device of a new file, of a size in bytes.
 func loopDevice(ctx context.Context, size int64) string {

@@ -56,7 +56,12 @@ type Driver struct {
 // Start starts a driver and its registration.
 func Start(o Options) (*Driver, error) {
 	if o.Mount == nil {
-		o.Mount = func(_, target string) error { return os.MkdirAll(target, 0o750) }
+		o.Mount = func(_, target string) error {
+			if _, err := os.Stat(target); err == nil {
+				return nil // the file for a device
+			}
+			return os.MkdirAll(target, 0o750)
+		}
 		o.Unmount = os.RemoveAll
 	}
 	d := &Driver{o: o, failures: map[string]error{}, maxVolumes: 7}
