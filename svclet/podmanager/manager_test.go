@@ -23,6 +23,7 @@ import (
 // torn down, so that pods neither run nor keep trying.
 type fakes struct {
 	mu       sync.Mutex
+	tearDown chan struct{} // blocks each tear-down until it is closed, if it is not nil
 	known    bool
 	released []string
 	active   int
@@ -31,6 +32,9 @@ type fakes struct {
 func (f *fakes) Perform(_ context.Context, _ *corev1.Pod, _ pod.Observed, op pod.Operation, _ func(time.Duration)) pod.Result {
 	if op.Kind == pod.SetUp {
 		return pod.Result{Reason: "FailedMount", Message: "not yet"}
+	}
+	if op.Kind == pod.TearDown && f.tearDown != nil {
+		<-f.tearDown
 	}
 	return pod.Result{}
 }
@@ -166,6 +170,36 @@ func TestAStaticPodStartsWhenItsPredecessorHasBeenReleased(t *testing.T) {
 	r.updates <- source.Update{Source: source.File, Removed: []*corev1.Pod{old}}
 	r.Eventually(func() bool { return r.IsKnown("new") && !r.IsKnown("old") }).Should(gomega.BeTrue())
 	r.Expect(r.Waiting()).To(gomega.BeZero())
+}
+
+func TestTheNameOfAPodIsThatOfItsSuccessorWhileItEnds(t *testing.T) {
+	r := newFixture(t)
+	r.tearDown = make(chan struct{})
+	r.run(t)
+	t.Cleanup(func() { close(r.tearDown) })
+	of := func(uid types.UID) *corev1.Pod {
+		p := testPod("a", uid)
+		p.Annotations[source.SourceAnnotation] = source.API
+		return p
+	}
+	uid := func() types.UID {
+		p, found := r.Get("ns", "a")
+		if !found {
+			return ""
+		}
+		return p.UID
+	}
+	r.updates <- source.Update{Source: source.API, Set: []*corev1.Pod{of("old")}}
+	r.Eventually(uid).Should(gomega.Equal(types.UID("old")))
+	r.updates <- source.Update{Source: source.API, Removed: []*corev1.Pod{of("old")}}
+	r.updates <- source.Update{Source: source.API, Set: []*corev1.Pod{of("new")}}
+	r.Eventually(func() bool { return r.IsKnown("new") }).Should(gomega.BeTrue())
+	for range 50 { // the order of pods is random
+		r.Expect(uid()).To(gomega.Equal(types.UID("new")))
+	}
+	r.updates <- source.Update{Source: source.API, Removed: []*corev1.Pod{of("new")}}
+	r.Eventually(func() bool { return r.get("new").IsRemoved() }).Should(gomega.BeTrue())
+	r.Expect(uid()).NotTo(gomega.BeEmpty(), "both end, and still have logs")
 }
 
 func TestPodsThatNoSourceHasAreRemovedOnceAllSourcesHaveAnswered(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"svc.dev/svc/svclet/logs"
 	"svc.dev/svc/svclet/oom"
 	"svc.dev/svc/svclet/pod"
+	"svc.dev/svc/svclet/podworker"
 	"svc.dev/svc/svclet/server/metrics"
 	"svc.dev/svc/svclet/source"
 )
@@ -26,15 +27,24 @@ func (t *Table) List() []*corev1.Pod {
 	return all
 }
 
-// Get returns a pod by its name, with the status that the node gives it. It
-// implements server.Pods.
+// Get returns a pod by its name, with the status that the node gives it: the one that a source
+// has, before one of the same name that is gone from its source and still ends, as after
+// `kubectl delete --force` of a pod of a StatefulSet. It implements server.Pods.
 func (t *Table) Get(namespace, name string) (*corev1.Pod, bool) {
+	var removed *podworker.Worker
 	for _, w := range t.all() {
-		if p := w.Pod(); p.Namespace == namespace && p.Name == name && !w.IsOrphaned() {
+		if p := w.Pod(); p.Namespace != namespace || p.Name != name || w.IsOrphaned() {
+			continue
+		}
+		if !w.IsRemoved() {
 			return w.PodWithStatus(), true
 		}
+		removed = w
 	}
-	return nil, false
+	if removed == nil {
+		return nil, false
+	}
+	return removed.PodWithStatus(), true
 }
 
 // Find returns the pod of a UID as its source has it, nil if there is none.
