@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	netutils "k8s.io/utils/net"
 )
 
 const nfsPlugin = "kubernetes.io~nfs"
@@ -61,7 +62,11 @@ func (m *Manager) mountNFS(ctx context.Context, pod *corev1.Pod, name, directory
 	if len(options) > 0 {
 		args = append(args, "-o", strings.Join(options, ","))
 	}
-	err = m.MountCommand(ctx, append(args, "--", source.Server+":"+source.Path, dir)...)
+	server := source.Server
+	if netutils.IsIPv6String(server) {
+		server = "[" + server + "]" // nfs(5)
+	}
+	err = m.MountCommand(ctx, append(args, "--", server+":"+source.Path, dir)...)
 	if err != nil {
 		err = fmt.Errorf("%w; the node needs the NFS client (on Debian: apt install nfs-common)", err)
 	}

@@ -42,6 +42,13 @@ func TestExportsOfNFSServersAreMountedOnceByTheMountCommand(t *testing.T) {
 	if under, err := h.mounter.Under(h.RootDir); err != nil || len(under) > 0 {
 		t.Errorf("left: %v, %v", under, err)
 	}
+	run = nil
+	_, err := h.Mount(t.Context(), podOf(volumeOf("v", corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "fd00::1", Path: "/export"}})))
+	must(t, err)
+	if source := run[0][3]; source != "[fd00::1]:/export" {
+		t.Errorf("%s is mounted", source)
+	}
+	must(t, h.Unmount(t.Context(), "u1"))
 	fails = errors.New("mount: bad usage")
 	if _, err := h.Mount(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "bad usage; the node needs the NFS client") {
 		t.Error(err)
