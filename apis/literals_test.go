@@ -50,6 +50,7 @@ var literalsAllowed = map[string]string{
 	"svclet/csi/record.go":                               "the directory of pods",
 	"svclet/flexvolume/flexvolume.go":                    "the directory of pods",
 	"svclet/networkpolicy/ruleset/group.go":              "words in the comment of a set",
+	"svclet/proxy/ruleset/choices.go":                    "the name of a map of nftables",
 	"svclet/server/auth/attributes.go":                   "document 3: the node's subresource for each path",
 	"svclet/server/auth/authorize.go":                    "the node itself, in a SubjectAccessReview",
 	"svclet/server/routes.go":                            "paths of the node's server",

@@ -3,15 +3,14 @@
 package conflict
 
 import (
-	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
+
+	"svc.dev/svc/svclet/netnstest"
 )
 
 // leftBehind is what firewalld and ufw have in the kernel, as far as it filters connections of pods.
@@ -35,31 +34,9 @@ table ip filter {
 }
 `
 
-// inNamespace runs a test in a network namespace of its own, as root.
-func inNamespace(t *testing.T, test func()) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Error(err)
-			return
-		}
-		test()
-	}()
-	<-done
-}
-
 // The namespace has what the programs leave; svc says so, and changes nothing of it.
 func TestWhatOtherProgramsHaveInTheKernelIsFoundAndKept(t *testing.T) {
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip(err)
-	}
-	inNamespace(t, func() {
+	netnstest.Run(t, "nft", func(t *testing.T) {
 		nft := func(stdin string, args ...string) string {
 			command := exec.CommandContext(t.Context(), "nft", args...)
 			command.Stdin = strings.NewReader(stdin)
@@ -101,7 +78,7 @@ func TestTheRemedyForRulesOfIPTablesWorksInTheKernel(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	inNamespace(t, func() {
+	netnstest.Run(t, "", func(t *testing.T) {
 		find := func() []string {
 			m, err := Read(t.Context(), program, true)
 			if err != nil {

@@ -66,10 +66,8 @@ type Enforcer struct {
 	ports *ports
 	// warned is whether a warning about the bridge has been given.
 	warned bool
-	// compare is whether the next sync compares what the tables have with what they are to have.
-	// compared is the generation of the last comparison that found them the same.
-	compare  bool
-	compared uint32
+	// comparison is that of what the tables have with what they are to have.
+	comparison nft.Comparison
 }
 
 // table is the table of a family.
@@ -97,13 +95,13 @@ func New(o Options) (*Enforcer, error) {
 	if o.Generation == nil {
 		o.Generation = nft.Generation
 	}
-	e := &Enforcer{options: o, state: newState(o.Node, o.Bridge)}
+	e := &Enforcer{options: o, state: newState(o.Node, o.Bridge), comparison: nft.Comparison{Generation: o.Generation}}
 	for _, family := range families {
-		nft, err := o.Tables(family, tableName(o.Bridge))
+		tables, err := o.Tables(family, tableName(o.Bridge))
 		if err != nil {
-			return nil, fmt.Errorf("network policies: %w: install nftables 1.0.1 or newer and run svclet as root, or turn them off with --network-policy=false", err)
+			return nil, fmt.Errorf("network policies: %w: %s, or turn them off with --network-policy=false", err, nft.Remedy)
 		}
-		e.tables = append(e.tables, &table{nft: nft, family: family})
+		e.tables = append(e.tables, &table{nft: tables, family: family})
 	}
 	if o.Bridge != "" {
 		tables, err := o.Tables(knftables.BridgeFamily, tableName(o.Bridge))
@@ -175,7 +173,7 @@ func (e *Enforcer) sync(ctx context.Context) bool {
 				m.Create(t.family, transactions[i])
 			}
 			t.hooks = m.Hooks(t.family)
-			if e.compare {
+			if e.comparison.Due() {
 				t.content = m.Content(t.family)
 			}
 		}
@@ -209,29 +207,14 @@ func (e *Enforcer) sync(ctx context.Context) bool {
 // same compares what tables have with what they are to have, after a check. It reports false if
 // another program has changed one, which the next sync writes again.
 func (e *Enforcer) same(ctx context.Context) bool {
-	if !e.compare {
-		return true
-	}
-	e.compare = false
-	before, err := e.options.Generation()
-	differ, failure := e.differing(ctx)
-	after, failure2 := e.options.Generation()
-	if err = errors.Join(err, failure, failure2); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to read rules of network policies, will retry")
-		return true
-	}
+	differs, err := e.comparison.Run(func() ([]func(), error) { return e.differing(ctx) })
 	switch {
-	case before != after: // what was read may be of before a change, or of after it
-	case len(differ) > 0:
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Failed to read rules of network policies, will retry")
+	case differs:
 		klog.FromContext(ctx).Info("Another program has changed rules of network policies, writing them again")
-		for _, forget := range differ {
-			forget()
-		}
-		return false
-	default:
-		e.compared = before
 	}
-	return true
+	return !differs
 }
 
 // differing returns for each table that differs from what it is to have a function that makes the
@@ -259,9 +242,7 @@ func (e *Enforcer) differing(ctx context.Context) (differ []func(), err error) {
 // The sync compares all that the tables have if any table of the machine has changed since the
 // last comparison.
 func (e *Enforcer) check(ctx context.Context) {
-	if generation, err := e.options.Generation(); err != nil || generation != e.compared {
-		e.compare = true
-	}
+	e.comparison.Request()
 	e.filterBridge(ctx)
 	_, _ = e.verify(ctx) // it logs its error, and the sync writes what it found missing
 	e.state.signal()

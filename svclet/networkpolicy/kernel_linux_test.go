@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	gorun "runtime"
 	"slices"
 	"testing"
 	"time"
@@ -19,36 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/svclet/netnstest"
 	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/runtime"
 )
-
-// inNamespace runs a function on a thread of its own in a new network namespace, which stays
-// until the test ends. It returns the file descriptor of the namespace.
-func inNamespace(t *testing.T, do func() error) (fd int, err error) {
-	fd = -1
-	done, end := make(chan error), make(chan struct{})
-	go func() {
-		gorun.LockOSThread() // and never unlocked: the thread ends with its namespace
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		}
-		if err == nil {
-			err = do()
-		}
-		done <- err
-		<-end
-	}()
-	t.Cleanup(func() {
-		close(end)
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	})
-	err = <-done
-	return fd, err
-}
 
 // address gives an interface an address, and starts it.
 func address(name string, prefixes ...string) error {
@@ -72,8 +45,7 @@ func address(name string, prefixes ...string) error {
 
 // podNamespace returns a pod of a bridge in the namespace of the caller.
 func podNamespace(t *testing.T, bridge netlink.Link, port string, prefixes ...string) (fd int, err error) {
-	fd, err = inNamespace(t, func() error { return address("lo") })
-	if err != nil {
+	if fd, err = netnstest.New(t); err != nil {
 		return fd, err
 	}
 	attributes := netlink.NewLinkAttrs()
@@ -81,26 +53,12 @@ func podNamespace(t *testing.T, bridge netlink.Link, port string, prefixes ...st
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "eth0", PeerNamespace: netlink.NsFd(fd)}); err != nil {
 		return fd, err
 	}
-	return fd, errors.Join(address(port), within(fd, func() error { return address("eth0", prefixes...) }))
-}
-
-// within runs a function in a network namespace.
-func within(fd int, do func() error) error {
-	done := make(chan error)
-	go func() {
-		gorun.LockOSThread()
-		err := unix.Setns(fd, unix.CLONE_NEWNET)
-		if err == nil {
-			err = do()
-		}
-		done <- err
-	}()
-	return <-done
+	return fd, errors.Join(address(port), netnstest.In(fd, func() error { return address("eth0", prefixes...) }))
 }
 
 // send sends a datagram from any address, which need not be the namespace's, and any port.
 func send(fd int, from, to, text string) error {
-	return within(fd, func() error {
+	return netnstest.In(fd, func() error {
 		source, target := netip.MustParseAddr(from), netip.MustParseAddr(to)
 		family := unix.AF_INET
 		if target.Is6() {
@@ -129,7 +87,7 @@ func send(fd int, from, to, text string) error {
 // sendTagged sends a datagram to port 7000 of an IPv4 address in a frame with the tag of VLAN 0.
 func sendTagged(from, to int, source, target, text string) error {
 	var receiver net.HardwareAddr
-	if err := within(to, func() error {
+	if err := netnstest.In(to, func() error {
 		link, err := netlink.LinkByName("eth0")
 		if err == nil {
 			receiver = link.Attrs().HardwareAddr
@@ -155,7 +113,7 @@ func sendTagged(from, to int, source, target, text string) error {
 		sum += int(binary.BigEndian.Uint16(ip[i:]))
 	}
 	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum+sum>>16))
-	return within(from, func() error {
+	return netnstest.In(from, func() error {
 		link, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err
@@ -173,7 +131,10 @@ func sendTagged(from, to int, source, target, text string) error {
 // filteredPods makes the namespaces of a node and of three of its pods, web, to which all
 // connections are denied, other and third. They are zero if the kernel does not filter bridges.
 func filteredPods(t *testing.T) (node, web, other, third int, err error) {
-	node, err = inNamespace(t, func() error {
+	if node, err = netnstest.New(t); err != nil {
+		return node, web, other, third, err
+	}
+	err = netnstest.In(node, func() error {
 		if err := nft.SetParameter(nft.BridgeParameters()[0], "1"); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
@@ -242,7 +203,7 @@ func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
 		t.Skip("the kernel has no br_netfilter")
 	}
 	listen := func(fd int) (c net.PacketConn) {
-		if err := within(fd, func() (err error) { c, err = net.ListenPacket("udp", ":7000"); return err }); err != nil {
+		if err := netnstest.In(fd, func() (err error) { c, err = net.ListenPacket("udp", ":7000"); return err }); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
@@ -270,7 +231,7 @@ func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
 	}
 	must(sendTagged(other, web, "10.88.0.6", "10.88.0.5", "in a tagged frame"))
 	// What the node sends is allowed, and comes after what the pod has sent.
-	must(within(node, func() error {
+	must(netnstest.In(node, func() error {
 		c, err := net.Dial("udp", "10.88.0.5:7000")
 		if err != nil {
 			return err

@@ -188,7 +188,8 @@ func elementOf(words []string) (nftables.SetElement, bool) {
 	return element, known
 }
 
-// fieldsOf returns fields that are separated by " . ". Each begins at a multiple of four bytes.
+// fieldsOf returns fields that are separated by " . ": addresses, protocols, ports and, in the
+// notation 0x1f, integers of 32 bits. Each begins at a multiple of four bytes.
 func fieldsOf(text string) ([]byte, bool) {
 	var all []byte
 	for field := range strings.SplitSeq(text, " . ") {
@@ -198,6 +199,8 @@ func fieldsOf(text string) ([]byte, bool) {
 			all = append(all, protocol, 0, 0, 0)
 		} else if port, err := strconv.ParseUint(field, 10, 16); err == nil {
 			all = append(all, byte(port>>8), byte(port), 0, 0)
+		} else if number, err := strconv.ParseUint(strings.TrimPrefix(field, "0x"), 16, 32); err == nil && strings.HasPrefix(field, "0x") {
+			all = append(all, binaryutil.NativeEndian.PutUint32(uint32(number))...)
 		} else {
 			return nil, false
 		}

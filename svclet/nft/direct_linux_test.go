@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,8 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/knftables"
+
+	"svc.dev/svc/svclet/netnstest"
 )
 
 // What the kernel has after commands that were sent to it directly is what it has after nft's.
@@ -29,6 +30,7 @@ func TestDirectCommandsAreWhatNFTMakesOfThem(t *testing.T) {
 add map FAMILY TABLE cluster-ips { type ADDRESS . inet_proto . inet_service : verdict ; }
 add map FAMILY TABLE node-ports { type inet_proto . inet_service : verdict ; }
 add map FAMILY TABLE endpoint-0 { type ADDRESS . inet_proto . inet_service : ADDRESS . inet_service ; }
+add map FAMILY TABLE endpoints { typeof FAMILY daddr . meta l4proto . th dport . numgen random mod 1 : FAMILY daddr . th dport ; }
 add map FAMILY TABLE hairpins { type ADDRESS . ADDRESS : verdict ; }
 add set FAMILY TABLE service-ips { type ADDRESS ; }
 add element FAMILY TABLE service-ips { ENDPOINT }
@@ -54,13 +56,14 @@ add element FAMILY TABLE cluster-ips { KEY . sctp . 8080 : drop }
 delete element FAMILY TABLE endpoint-0 { KEY . tcp . 81 }
 add element FAMILY TABLE endpoint-0 { KEY . tcp . 80 : ENDPOINT . 8080 }
 add element FAMILY TABLE endpoint-0 { KEY . udp . 53 : ENDPOINT . 5353 }
+add element FAMILY TABLE endpoints { KEY . tcp . 80 . 0x12345 : ENDPOINT . 80 }
 add element FAMILY TABLE hairpins { ENDPOINT . ENDPOINT : jump used }
 add element FAMILY TABLE node-ports { udp . 30053 : goto service-a }
 add element FAMILY TABLE service-ips { KEY }
 delete element FAMILY TABLE service-ips { ENDPOINT }
 delete chain FAMILY TABLE old
 `)
-		inNamespace(t, func(nft func(stdin string, args ...string) string) {
+		withNFT(t, func(nft func(stdin string, args ...string) string) {
 			fill := func(text, name string) string { return strings.NewReplacer(table, name, "KEY", test.key).Replace(text) }
 			nft(fill(first+change, "by-nft"), "-f", "-")
 			nft(fill(first, "direct"), "-f", "-")
@@ -97,7 +100,7 @@ delete chain FAMILY TABLE old
 // The kernel's messages about as many rules as are sent at once fit into the buffer of the
 // socket, and their number is what is read, also if the kernel refuses them.
 func TestAsManyRulesAsAreSentAtOnceAreAcknowledged(t *testing.T) {
-	inNamespace(t, func(nft func(stdin string, args ...string) string) {
+	withNFT(t, func(nft func(stdin string, args ...string) string) {
 		nft("add table ip rules\nadd chain ip rules a\nadd chain ip rules target\n", "-f", "-")
 		k, err := Tables(knftables.IPv4Family, "rules")
 		if err != nil {
@@ -146,7 +149,7 @@ func TestAnAcknowledgementThatTheKernelDoesNotSendIsNotAwaitedForever(t *testing
 }
 
 func TestEachChangeOfATableIncreasesTheGeneration(t *testing.T) {
-	inNamespace(t, func(nft func(stdin string, args ...string) string) {
+	withNFT(t, func(nft func(stdin string, args ...string) string) {
 		var last uint32
 		for _, commands := range []string{"add table ip other", "add chain ip other c", "flush ruleset", ""} {
 			if commands != "" {
@@ -161,27 +164,10 @@ func TestEachChangeOfATableIncreasesTheGeneration(t *testing.T) {
 	})
 }
 
-// inNamespace runs a test on a thread of its own, in a new network namespace. Its argument runs
-// the program nft there.
-func inNamespace(t *testing.T, test func(nft func(stdin string, args ...string) string)) {
+// withNFT runs a test in a new network namespace. Its argument runs the program nft there.
+func withNFT(t *testing.T, test func(nft func(stdin string, args ...string) string)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip(err)
-	}
-	var denied error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			if denied = err; !errors.Is(err, unix.EPERM) {
-				t.Error(err)
-			}
-			return
-		}
+	netnstest.Run(t, "nft", func(t *testing.T) {
 		test(func(stdin string, args ...string) string {
 			command := exec.CommandContext(t.Context(), "nft", args...)
 			command.Stdin = strings.NewReader(stdin)
@@ -191,9 +177,5 @@ func inNamespace(t *testing.T, test func(nft func(stdin string, args ...string) 
 			}
 			return string(out)
 		})
-	}()
-	<-done
-	if errors.Is(denied, unix.EPERM) {
-		t.Skip(denied)
-	}
+	})
 }

@@ -25,6 +25,13 @@ type kernel struct {
 
 // Tables returns access to the kernel's tables of a family with a name.
 func Tables(family knftables.Family, name string) (knftables.Interface, error) {
+	var kernelName unix.Utsname
+	if err := unix.Uname(&kernelName); err != nil {
+		return nil, fmt.Errorf("read the release of the kernel: %w", err)
+	}
+	if err := checkKernel(unix.ByteSliceToString(kernelName.Release[:])); err != nil {
+		return nil, err
+	}
 	tables, err := knftables.New(family, name)
 	if err != nil {
 		return nil, err
@@ -108,48 +115,6 @@ func (k kernel) countRules(chain string) (int, error) {
 		return 0, fmt.Errorf("read the rules of the chain %s of the table %s: %w", chain, k.name, err)
 	}
 	return len(rules), nil
-}
-
-// has reads the chains, sets and maps of a content, until one differs.
-func (k kernel) has(ctx context.Context, want Content) (bool, error) {
-	if there, err := k.exists(ctx); !there {
-		return false, err
-	}
-	c, err := dial(nftables.AsLasting()) // for readTimeout, as in members
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = c.CloseLasting() }() // it was read only
-	table := &nftables.Table{Name: k.name, Family: k.family}
-	for chain, number := range want.Rules {
-		rules, err := c.GetRules(table, &nftables.Chain{Name: chain})
-		if err != nil {
-			return false, fmt.Errorf("read the rules of the chain %s of the table %s: %w", chain, k.name, err)
-		}
-		if len(rules) != number {
-			return false, nil
-		}
-	}
-	sets, err := c.GetSets(table)
-	if err != nil {
-		return false, fmt.Errorf("list the sets of the table %s: %w", k.name, err)
-	}
-	found := 0
-	for _, set := range sets {
-		number, wanted := want.Elements[set.Name]
-		if !wanted {
-			continue
-		}
-		found++
-		elements, err := c.GetSetElements(set)
-		if err != nil {
-			return false, fmt.Errorf("read the set %s of the table %s: %w", set.Name, k.name, err)
-		}
-		if len(elements) != number {
-			return false, nil
-		}
-	}
-	return found == len(want.Elements), nil
 }
 
 // members reads the sets with a prefix of the name. With an error it returns those before it.

@@ -5,11 +5,35 @@ package nft
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/knftables"
 )
+
+// MasqueradeMark is the bit of a packet's mark by which the rules of the service proxy know what
+// gets the node's address. kube-proxy uses the same.
+const MasqueradeMark = "0x4000"
+
+// Remedy is what to do where [Tables] returns an error. The kernel's release is the oldest that
+// kube-proxy's nftables mode accepts; svc uses no newer feature of nftables.
+const Remedy = "install nftables 1.0.1 or newer on Linux " + oldestKernel + " or newer, and run svclet as root"
+
+const oldestKernel = "5.13"
+
+// checkKernel returns an error for the release of a kernel that is too old.
+func checkKernel(release string) error {
+	kernel, err := version.ParseGeneric(release)
+	if err != nil {
+		return fmt.Errorf("read the release of the kernel: %w", err)
+	}
+	if kernel.LessThan(version.MustParseGeneric(oldestKernel)) {
+		return fmt.Errorf("the kernel is Linux %s, older than %s", release, oldestKernel)
+	}
+	return nil
+}
 
 // BridgeParameters returns the kernel parameters, with the value 1, by which connections
 // between pods of the same bridge pass the rules.

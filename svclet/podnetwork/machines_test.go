@@ -11,60 +11,40 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/svclet/netnstest"
 	"svc.dev/svc/svclet/podnetwork/plan"
 )
 
-// namespace is a network namespace: its functions run on a thread of their own in it.
+// namespace is a network namespace.
 type namespace struct {
-	t    *testing.T
-	fd   int
-	work chan func()
+	t  *testing.T
+	fd int
 }
 
 // newNamespace returns a namespace that ends with the test.
 func newNamespace(t *testing.T) *namespace {
 	t.Helper()
-	n := &namespace{t: t, work: make(chan func())}
-	ready, ended := make(chan error), make(chan struct{})
-	go func() {
-		defer close(ended)
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			n.fd, err = unix.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		}
-		ready <- err
-		for do := range n.work {
-			do()
-		}
-	}()
-	t.Cleanup(func() { close(n.work); <-ended; unix.Close(n.fd) })
-	if err := <-ready; err != nil {
+	fd, err := netnstest.New(t)
+	if err != nil {
 		t.Fatal(err)
 	}
-	n.must(func() error {
-		lo, err := netlink.LinkByName("lo")
-		return errors.Join(err, netlink.LinkSetUp(lo), os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600))
-	})
+	n := &namespace{t, fd}
+	n.must(func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600) })
 	return n
 }
 
 // in runs a function in the namespace.
 func (n *namespace) in(do func() error) error {
-	done := make(chan error)
-	n.work <- func() { done <- do() }
-	return <-done
+	return netnstest.In(n.fd, do)
 }
 
 func (n *namespace) must(do func() error) {

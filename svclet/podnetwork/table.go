@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/knftables"
+
+	"svc.dev/svc/svclet/nft"
 )
 
 const (
@@ -120,5 +122,5 @@ func change(tx *knftables.Transaction, set string, before, after []netip.Prefix)
 
 // errNoNftables explains what a machine lacks.
 func errNoNftables(err error) error {
-	return fmt.Errorf("pod network: %w: install nftables 1.0.1 or newer and run svclet as root, or turn it off with --pod-network=none", err)
+	return fmt.Errorf("pod network: %w: %s, or turn it off with --pod-network=none", err, nft.Remedy)
 }

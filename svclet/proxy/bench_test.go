@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"svc.dev/svc/svclet/netnstest"
 	"svc.dev/svc/svclet/services"
 )
 
@@ -51,7 +52,7 @@ func BenchmarkServices(b *testing.B) {
 	for _, n := range []int{1_000, 10_000} {
 		for _, of := range sorts() {
 			b.Run(fmt.Sprint(n, of.name), func(b *testing.B) {
-				inNamespace(b, func(b *testing.B) { benchmark(b, n, of) })
+				netnstest.Run(b, "nft", func(b *testing.B) { benchmark(b, n, of) })
 			})
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"svc.dev/svc/svclet/netnstest"
 	"svc.dev/svc/svclet/services"
 )
 
@@ -31,18 +31,9 @@ type neighbor struct {
 
 // newNeighbor connects a namespace to an interface of the node, whose namespace is that of the caller.
 func newNeighbor(t *testing.T, link, gateway, address string) (*neighbor, error) {
-	n, ready, end := &neighbor{fd: -1, address: address}, make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			n.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		}
-		ready <- err
-		<-end
-	}()
-	t.Cleanup(func() { close(end); unix.Close(n.fd) })
-	if err := <-ready; err != nil {
+	n := &neighbor{address: address}
+	var err error
+	if n.fd, err = netnstest.New(t); err != nil {
 		return nil, err
 	}
 	attributes := netlink.NewLinkAttrs()
@@ -50,7 +41,7 @@ func newNeighbor(t *testing.T, link, gateway, address string) (*neighbor, error)
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "eth0", PeerNamespace: netlink.NsFd(n.fd)}); err != nil {
 		return nil, err
 	}
-	err := errors.Join(up(link, gateway), n.in(func() (err error) {
+	err = errors.Join(up(link, gateway), netnstest.In(n.fd, func() (err error) {
 		err = errors.Join(up("eth0", address), netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)}))
 		if err == nil {
 			n.raw, err = net.ListenPacket("ip4:tcp", address)
@@ -71,20 +62,6 @@ func up(name, address string) error {
 	}
 	prefix := &net.IPNet{IP: net.ParseIP(address), Mask: net.CIDRMask(24, 32)}
 	return errors.Join(netlink.AddrAdd(link, &netlink.Addr{IPNet: prefix}), netlink.LinkSetUp(link))
-}
-
-// in runs a function in the namespace.
-func (n *neighbor) in(do func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends in the namespace
-		err := unix.Setns(n.fd, unix.CLONE_NEWNET)
-		if err == nil {
-			err = do()
-		}
-		done <- err
-	}()
-	return <-done
 }
 
 // The flags of segments.
@@ -133,11 +110,11 @@ func (n *neighbor) until(data string) ([]string, error) {
 // neighbor.
 func connect(t *testing.T, pod, far *neighbor, service, endpoint string) (client, server net.Conn, err error) {
 	var listener net.Listener
-	if err := far.in(func() (err error) { listener, err = net.Listen("tcp4", endpoint); return err }); err != nil {
+	if err := netnstest.In(far.fd, func() (err error) { listener, err = net.Listen("tcp4", endpoint); return err }); err != nil {
 		return nil, nil, err
 	}
 	t.Cleanup(func() { listener.Close() })
-	if err := pod.in(func() (err error) { client, err = net.DialTimeout("tcp4", service, 10*time.Second); return err }); err != nil {
+	if err := netnstest.In(pod.fd, func() (err error) { client, err = net.DialTimeout("tcp4", service, 10*time.Second); return err }); err != nil {
 		return nil, nil, err
 	}
 	t.Cleanup(func() { client.Close() })
@@ -150,7 +127,7 @@ func connect(t *testing.T, pod, far *neighbor, service, endpoint string) (client
 // A segment that connection tracking calls invalid keeps its addresses: a client would get it from
 // the endpoint, and reset the connection.
 func TestInvalidSegmentsReachNoPodAndLeaveNoneInTheKernel(t *testing.T) {
-	inNamespace(t, func(t *testing.T) {
+	netnstest.Run(t, "nft", func(t *testing.T) {
 		p := newKernelProxy(t, services.New())
 		pod, err := newNeighbor(t, "svc0", "10.88.0.1", "10.88.0.2")
 		far, err2 := newNeighbor(t, "far", "192.0.3.1", "192.0.3.2")

@@ -7,9 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -23,40 +21,11 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/svclet/netnstest"
 	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/proxy/ruleset"
 	"svc.dev/svc/svclet/services"
 )
-
-// inNamespace runs a test on a thread of its own, in a new network namespace with the
-// loopback interface.
-func inNamespace[T testing.TB](t T, test func(t T)) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			var lo netlink.Link
-			if lo, err = netlink.LinkByName("lo"); err == nil {
-				err = netlink.LinkSetUp(lo)
-			}
-		}
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		test(t)
-	}()
-	<-done
-}
 
 // newKernelProxy returns a proxy of the thread's namespace that serves what a store has; nil
 // after an error.
@@ -144,7 +113,7 @@ func TestAFlowOfUDPInTheKernelFollowsTheEndpoints(t *testing.T) {
 		{corev1.IPv6Protocol, discoveryv1.AddressTypeIPv6, "fd00:96::1", "fd00:244::5", "fd00:244::6"},
 	} {
 		t.Run(string(flow.family), func(t *testing.T) {
-			inNamespace(t, func(t *testing.T) {
+			netnstest.Run(t, "nft", func(t *testing.T) {
 				if p := newKernelProxy(t, services.New()); p != nil {
 					flow.follow(t, p)
 				}
@@ -255,7 +224,7 @@ func (f udpFlow) lose(t *testing.T, p *Proxy) {
 
 // As the subsystem of connection tracking, of a kernel without nf_conntrack_netlink.
 func TestAnUnknownSubsystemOfNetlinkIsUnsupported(t *testing.T) {
-	inNamespace(t, func(t *testing.T) {
+	netnstest.Run(t, "nft", func(t *testing.T) {
 		const unknown = netlink.ConntrackTableType(200)
 		_, err := netlink.ConntrackDeleteFilters(unknown, unix.AF_INET, flowFilter{})
 		if err := withoutNetlink(err); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "nf_conntrack_netlink") {
@@ -270,7 +239,7 @@ func TestAnUnknownSubsystemOfNetlinkIsUnsupported(t *testing.T) {
 // The kernel refuses a second verdict for the key of a map, and with it all changes of the
 // transaction.
 func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
-	inNamespace(t, func(t *testing.T) {
+	netnstest.Run(t, "nft", func(t *testing.T) {
 		p := newKernelProxy(t, services.New())
 		if p == nil {
 			return
@@ -314,17 +283,17 @@ func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
 				t.Errorf("%s are %v: %v", name, elements, err)
 			}
 		}
-		step("two in the first list", "external-endpoint-0", "10.244.0.6",
+		step("two in the first list", "external-endpoints", "10.244.0.6",
 			objects.Replace([]any{young, old}, ""), endpoints.Replace([]any{slice("young-1", "young", "10.244.0.5"), slice("old-1", "old", "10.244.0.6")}, ""))
-		step("the owner goes", "external-endpoint-0", "10.244.0.5", objects.Delete(old))
-		step("an older one comes", "external-endpoint-0", "10.244.0.6", objects.Add(old))
+		step("the owner goes", "external-endpoints", "10.244.0.5", objects.Delete(old))
+		step("an older one comes", "external-endpoints", "10.244.0.6", objects.Add(old))
 		step("a load balancer without endpoints", "closed-external-ips", "203.0.113.9", objects.Add(oldest), objects.Add(other))
 		empty("external-ips")
 		step("its source ranges", "guarded-ips", "/oldest/")
-		step("it gets endpoints", "external-endpoint-0", "10.244.0.7", endpoints.Add(slice("oldest-1", "oldest", "10.244.0.7")))
-		step("it goes", "external-endpoint-0", "10.244.0.6", objects.Delete(oldest))
+		step("it gets endpoints", "external-endpoints", "10.244.0.7", endpoints.Add(slice("oldest-1", "oldest", "10.244.0.7")))
+		step("it goes", "external-endpoints", "10.244.0.6", objects.Delete(oldest))
 		empty("guarded-ips")
-		step("an address in two notations", "external-endpoint-0", "10.244.0.6", objects.Add(at("notations", "fd00:96::1", 30, notations)))
+		step("an address in two notations", "external-endpoints", "10.244.0.6", objects.Add(at("notations", "fd00:96::1", 30, notations)))
 
 		// In each sync the addresses of a service go to another one.
 		port := func(s *corev1.Service) { s.Spec.Ports[0].NodePort, s.Spec.ExternalIPs = 30080, []string{"203.0.113.8"} }
@@ -332,10 +301,10 @@ func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
 		if err := errors.Join(objects.Replace([]any{at("right", "10.96.0.5", 1, port)}, ""), endpoints.Replace([]any{slice("left-1", "left", "10.244.0.5"), slice("right-1", "right", "10.244.0.8")}, "")); err != nil {
 			t.Error(err)
 		}
-		step("before", "node-port-endpoint-0", "10.244.0.8")
+		step("before", "node-port-endpoints", "10.244.0.8")
 		for i := range 20 {
 			next, last := names[i%2], names[(i+1)%2]
-			step("from "+last+" to "+next, "node-port-endpoint-0", servers[i%2], objects.Add(at(next, "10.96.0.5", int64(i), port)), objects.Delete(service(last, "10.96.0.5")))
+			step("from "+last+" to "+next, "node-port-endpoints", servers[i%2], objects.Add(at(next, "10.96.0.5", int64(i), port)), objects.Delete(service(last, "10.96.0.5")))
 		}
 	})
 }
@@ -350,7 +319,7 @@ func TestTheWholeTableIsWrittenWithTheClientsOfEndpoints(t *testing.T) {
 		{corev1.IPv4Protocol, discoveryv1.AddressTypeIPv4, "10.96.0.1", [2]string{"10.244.0.5", "10.244.0.6"}},
 		{corev1.IPv6Protocol, discoveryv1.AddressTypeIPv6, "fd00:96::1", [2]string{"fd00:244::5", "fd00:244::6"}},
 	} {
-		inNamespace(t, func(t *testing.T) {
+		netnstest.Run(t, "nft", func(t *testing.T) {
 			sticky := service("names", test.ip)
 			sticky.Spec.IPFamilies, sticky.Spec.Ports[0] = []corev1.IPFamily{test.family}, corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 53}
 			sticky.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
@@ -415,7 +384,7 @@ func TestTheWholeTableIsWrittenWithTheClientsOfEndpoints(t *testing.T) {
 
 // Another machine with a route does not reach the servers that every node has for itself.
 func TestServersOfTheNodeAreGuardedInTheKernel(t *testing.T) {
-	inNamespace(t, func(t *testing.T) {
+	netnstest.Run(t, "nft", func(t *testing.T) {
 		store := services.New()
 		p := newKernelProxy(t, store)
 		if p == nil {

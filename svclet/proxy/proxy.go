@@ -49,6 +49,8 @@ type Options struct {
 	Tables func(family knftables.Family, name string) (knftables.Interface, error)
 	// Sysctl sets a kernel parameter; nil means the kernel's.
 	Sysctl func(name, value string) error
+	// Generation returns a number that each change of a table increases; nil means the kernel's.
+	Generation func() (uint32, error)
 	// EndFlows makes connection tracking forget flows; nil means that of the kernel. The error
 	// is [errors.ErrUnsupported] if it never can.
 	EndFlows func(family corev1.IPFamily, stale *ruleset.Stale) error
@@ -62,9 +64,11 @@ type Proxy struct {
 	options Options
 	changes *services.Changes
 	tables  []*table
-	written atomic.Bool
-	failure atomic.Pointer[error] // of the last sync
-	unset   map[string]bool       // kernel parameters that could not be set
+	// comparison is that of what the tables have with what they are to have.
+	comparison nft.Comparison
+	written    atomic.Bool
+	failure    atomic.Pointer[error] // of the last sync
+	unset      map[string]bool       // kernel parameters that could not be set
 }
 
 // New returns a proxy that changes nothing before Run. The error says what the machine
@@ -79,22 +83,25 @@ func New(o Options) (*Proxy, error) {
 	if o.EndFlows == nil {
 		o.EndFlows = endFlows
 	}
+	if o.Generation == nil {
+		o.Generation = nft.Generation
+	}
 	if o.Local == nil {
 		o.Local = func() map[services.Key]ruleset.Fallback { return nil }
 	}
 	if o.Addresses == nil {
 		o.Addresses = func() []string { return nil }
 	}
-	p := &Proxy{options: o, changes: o.Services.Follow(), unset: map[string]bool{}}
+	p := &Proxy{options: o, changes: o.Services.Follow(), comparison: nft.Comparison{Generation: o.Generation}, unset: map[string]bool{}}
 	for _, of := range []struct {
 		family corev1.IPFamily
 		nft    knftables.Family
 	}{{corev1.IPv4Protocol, knftables.IPv4Family}, {corev1.IPv6Protocol, knftables.IPv6Family}} {
-		nft, err := o.Tables(of.nft, tableName(o.Bridge))
+		tables, err := o.Tables(of.nft, tableName(o.Bridge))
 		if err != nil {
-			return nil, fmt.Errorf("service proxy: %w: install nftables 1.0.1 or newer and run svclet as root, or turn the proxy off with --service-proxy=false", err)
+			return nil, fmt.Errorf("service proxy: %w: %s, or turn the proxy off with --service-proxy=false", err, nft.Remedy)
 		}
-		p.tables = append(p.tables, &table{nft: nft, family: of.family})
+		p.tables = append(p.tables, &table{nft: tables, family: of.family})
 	}
 	return p, nil
 }
@@ -107,7 +114,7 @@ func tableName(bridge string) string { return cmp.Or(bridge, defaultTable) }
 func (p *Proxy) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("proxy"))
 	p.setSysctls(ctx)
-	syncloop.Loop{Clock: p.options.Clock, Changed: p.changes.Changed, Signal: p.changes.Signal, Sync: p.sync, Check: p.check, Generation: nft.Generation, Verify: p.verify}.Run(ctx)
+	syncloop.Loop{Clock: p.options.Clock, Changed: p.changes.Changed, Signal: p.changes.Signal, Sync: p.sync, Check: p.check, Generation: p.options.Generation, Verify: p.verify}.Run(ctx)
 }
 
 // Signal requests a sync, which writes what changes with the servers of this machine.
@@ -155,13 +162,39 @@ func (p *Proxy) sync(ctx context.Context) bool {
 		p.failure.Store(nil)
 	}
 	p.written.Store(failed == nil)
-	return failed == nil && done
+	return p.same(ctx) && failed == nil && done
 }
 
-// check requests a sync, which writes a table again that another program has removed,
-// or after a change of the node's pod ranges, zone, addresses or servers.
+// same compares what the tables have with what they are to have, after a check. It reports false if
+// another program has changed one, which the next sync writes again.
+func (p *Proxy) same(ctx context.Context) bool {
+	differs, err := p.comparison.Run(func() (rewrite []func(), err error) {
+		for _, t := range p.tables {
+			if !t.written {
+				continue
+			}
+			same, failure := nft.Has(ctx, t.nft, t.rules.Content(t.hooks, t.choices, t.owners, t.parts))
+			if err = errors.Join(err, failure); !same {
+				rewrite = append(rewrite, func() { t.written = false })
+			}
+		}
+		return rewrite, err
+	})
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Failed to read service rules, will retry")
+	case differs:
+		klog.FromContext(ctx).Info("Another program has changed service rules, writing them again")
+	}
+	return !differs
+}
+
+// check requests a sync, which writes a table again that another program has removed or changed,
+// or after a change of the node's pod ranges, zone, addresses or servers. The sync compares all
+// that the tables have if any table of the machine has changed since the last comparison.
 func (p *Proxy) check(ctx context.Context) {
 	p.setSysctls(ctx)
+	p.comparison.Request()
 	for _, t := range p.tables {
 		t.stale.Postponed = false
 	}
@@ -196,7 +229,7 @@ type table struct {
 	// written is false before the first sync, and after a failure: then the whole
 	// table is written.
 	written bool
-	ranges  []string
+	rules   ruleset.Table
 	at      ruleset.Place
 	local   map[services.Key]ruleset.Fallback
 	// hooks are the numbers of rules of the chains by which the kernel enters the table.
@@ -248,14 +281,14 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	local := o.Local()
 	rules := ruleset.Table{Family: t.family, Bridge: o.Bridge, Servers: servers(local), PodRanges: o.PodRanges()}
 	at := ruleset.Place{Node: o.Node, Zone: o.Zone(), Addresses: o.Addresses()}
-	if !slices.Equal(t.ranges, rules.PodRanges) || t.at.Zone != at.Zone {
+	if !slices.Equal(t.rules.PodRanges, rules.PodRanges) || t.at.Zone != at.Zone {
 		t.written = false
 	}
 	if t.written {
 		rules.ChangeServers(tx, servers(t.local), t.hooks)
 		t.markPlaced(o.Services, at.Addresses, local)
 	}
-	t.ranges, t.at, t.local = rules.PodRanges, at, local
+	t.rules, t.at, t.local = rules, at, local
 	parts := map[services.Key]ruleset.Part{}
 	var changes []ruleset.Change
 	before := t.owners
@@ -289,8 +322,14 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 	}
 	if tx.NumOperations() > 0 {
 		if err := t.nft.Run(ctx, tx); err != nil {
+			changed := t.written
 			t.written = false // what the table has is not known for sure
-			return 0, err
+			if !changed || ctx.Err() != nil {
+				return 0, err
+			}
+			// Kernels without all fixes until 6.4 refuse to delete a chain with what leads to it.
+			klog.FromContext(ctx).V(2).Info("The kernel has refused a change of service rules, writing all of them", "family", t.family, "err", err)
+			return t.apply(ctx, o)
 		}
 	}
 	t.keep(parts)

@@ -29,14 +29,18 @@ type kernel struct {
 	*knftables.Fake
 	mu   sync.Mutex
 	fail error
+	once bool // fail only once
 	runs []string
 }
 
 func (k *kernel) Run(ctx context.Context, tx *knftables.Transaction) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.fail != nil {
-		return k.fail
+	if err := k.fail; err != nil {
+		if k.once {
+			k.fail = nil
+		}
+		return err
 	}
 	k.runs = append(k.runs, tx.String())
 	return k.Fake.Run(ctx, tx)
@@ -47,8 +51,9 @@ func newProxy(t *testing.T) (*Proxy, *kernel) {
 	var v4 *kernel
 	p, err := New(Options{
 		Services: services.New(), Node: "here", Zone: func() string { return "" }, Bridge: "svc0", PodRanges: func() []string { return []string{"10.244.0.0/24"} }, Clock: clock.RealClock{},
-		EndFlows: func(corev1.IPFamily, *ruleset.Stale) error { return errors.New("no flow of UDP is expected") },
-		Sysctl:   func(string, string) error { return nil },
+		EndFlows:   func(corev1.IPFamily, *ruleset.Stale) error { return errors.New("no flow of UDP is expected") },
+		Sysctl:     func(string, string) error { return nil },
+		Generation: func() (uint32, error) { return 1, nil },
 		Tables: func(family knftables.Family, name string) (knftables.Interface, error) {
 			k := &kernel{Fake: knftables.NewFake(family, name)}
 			if family == knftables.IPv4Family {
@@ -90,8 +95,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// listed is a proxy that has two services with an endpoint each, and has written them.
-func listed(t *testing.T) (*Proxy, *kernel) {
+// listedServices is a proxy that has two services with an endpoint each, and has written them.
+func listedServices(t *testing.T) (*Proxy, *kernel) {
 	t.Helper()
 	p, v4 := newProxy(t)
 	must(t, p.options.Services.Services().Replace([]any{service("web", "10.96.0.1"), service("db", "10.96.0.2")}, ""))
@@ -106,8 +111,8 @@ func listed(t *testing.T) (*Proxy, *kernel) {
 }
 
 func TestTheFirstTransactionHasAllServices(t *testing.T) {
-	_, v4 := listed(t)
-	for _, want := range []string{"endpoint-0 { 10.96.0.1 . tcp . 80 : 10.244.0.5 . 8080 }", "endpoint-0 { 10.96.0.2 . tcp . 80 : 10.244.0.6 . 8080 }", "cluster-ips { 10.96.0.1 . tcp . 80", "cluster-ips { 10.96.0.2 . tcp . 80"} {
+	_, v4 := listedServices(t)
+	for _, want := range []string{"endpoints { 10.96.0.1 . tcp . 80 . 0x0 : 10.244.0.5 . 8080 }", "endpoints { 10.96.0.2 . tcp . 80 . 0x0 : 10.244.0.6 . 8080 }", "cluster-ips { 10.96.0.1 . tcp . 80", "cluster-ips { 10.96.0.2 . tcp . 80"} {
 		if !strings.Contains(v4.Dump(), want) {
 			t.Errorf("no %s in\n%s", want, v4.Dump())
 		}
@@ -115,7 +120,7 @@ func TestTheFirstTransactionHasAllServices(t *testing.T) {
 }
 
 func TestAChangeWritesOnlyItsService(t *testing.T) {
-	p, v4 := listed(t)
+	p, v4 := listedServices(t)
 	must(t, p.options.Services.EndpointSlices().Update(slice("web-1", "web", "10.244.0.9")))
 	p.sync(t.Context())
 	last := v4.runs[len(v4.runs)-1]
@@ -130,16 +135,16 @@ func TestAChangeWritesOnlyItsService(t *testing.T) {
 }
 
 func TestASliceWithAnotherLabelServesTheOtherService(t *testing.T) {
-	p, v4 := listed(t)
+	p, v4 := listedServices(t)
 	must(t, p.options.Services.EndpointSlices().Update(slice("web-1", "db", "10.244.0.5")))
 	p.sync(t.Context())
-	if dump := v4.Dump(); !strings.Contains(dump, "closed-ips { 10.96.0.1 . tcp . 80") || !strings.Contains(dump, "{ 10.96.0.2 . tcp . 80 : 10.244.0.5 . 8080 }") {
+	if dump := v4.Dump(); !strings.Contains(dump, "closed-ips { 10.96.0.1 . tcp . 80") || !strings.Contains(dump, "{ 10.96.0.2 . tcp . 80 . 0x1 : 10.244.0.5 . 8080 }") {
 		t.Error(dump)
 	}
 }
 
 func TestWhatIsMissingInANewListIsRemoved(t *testing.T) {
-	p, v4 := listed(t)
+	p, v4 := listedServices(t)
 	must(t, p.options.Services.Services().Replace([]any{service("web", "10.96.0.1")}, ""))
 	p.sync(t.Context())
 	if strings.Contains(v4.Dump(), "/db/") {
@@ -148,7 +153,7 @@ func TestWhatIsMissingInANewListIsRemoved(t *testing.T) {
 }
 
 func TestAfterAFailureTheWholeTableIsWritten(t *testing.T) {
-	p, v4 := listed(t)
+	p, v4 := listedServices(t)
 	v4.fail = errors.New("no memory")
 	must(t, p.options.Services.Services().Delete(service("db", "10.96.0.2")))
 	if p.sync(t.Context()) || p.Written() {
@@ -163,8 +168,21 @@ func TestAfterAFailureTheWholeTableIsWritten(t *testing.T) {
 	}
 }
 
+// As of a kernel that refuses to delete a chain in the transaction that deletes what leads to it.
+func TestAfterARefusedChangeTheWholeTableIsWrittenAtOnce(t *testing.T) {
+	p, v4 := listedServices(t)
+	v4.fail, v4.once = errors.New("device or resource busy"), true
+	must(t, p.options.Services.Services().Delete(service("db", "10.96.0.2")))
+	if !p.sync(t.Context()) || !p.Written() || p.Problem() != nil {
+		t.Errorf("not written: %v", p.Problem())
+	}
+	if dump := v4.Dump(); len(v4.runs) != 2 || !strings.Contains(v4.runs[1], "delete table") || strings.Contains(dump, "10.96.0.2") || !strings.Contains(dump, "10.96.0.1") {
+		t.Errorf("%d transactions, the table has\n%s", len(v4.runs), dump)
+	}
+}
+
 func TestANodeInAnotherZoneGetsTheWholeTable(t *testing.T) {
-	p, v4 := listed(t)
+	p, v4 := listedServices(t)
 	p.options.Zone = func() string { return "east" }
 	if p.sync(t.Context()); len(v4.runs) != 2 || !strings.Contains(v4.runs[1], "delete table") {
 		t.Errorf("%d transactions", len(v4.runs))
@@ -186,7 +204,7 @@ func TestOnlySourceRangesChangeWithTheAddressesOfTheNode(t *testing.T) {
 }
 
 func TestATableThatAnotherProgramHasRemovedIsWrittenAgain(t *testing.T) {
-	p, v4 := listed(t)
+	p, v4 := listedServices(t)
 	tx := v4.NewTransaction()
 	tx.Delete(&knftables.Table{})
 	must(t, v4.Fake.Run(t.Context(), tx))
@@ -196,7 +214,7 @@ func TestATableThatAnotherProgramHasRemovedIsWrittenAgain(t *testing.T) {
 	default:
 		t.Fatal("no sync is requested")
 	}
-	if p.sync(t.Context()); !strings.Contains(v4.Dump(), "10.96.0.1 . tcp . 80 : 10.244.0.5 . 8080") {
+	if p.sync(t.Context()); !strings.Contains(v4.Dump(), "10.96.0.1 . tcp . 80 . 0x0 : 10.244.0.5 . 8080") {
 		t.Error(v4.Dump())
 	}
 }
@@ -309,7 +327,7 @@ func TestALocalServerServesAServicePortWithoutEndpoints(t *testing.T) {
 			}
 		}
 	}
-	const udp, tcp = "10.96.0.10 . udp . 53 : 127.0.0.1 . 4053", "10.96.0.10 . tcp . 53 : 127.0.0.1 . 4053"
+	const udp, tcp = "10.96.0.10 . udp . 53 . 0x0 : 127.0.0.1 . 4053", "10.96.0.10 . tcp . 53 . 0x0 : 127.0.0.1 . 4053"
 	expect("before the server listens", map[string]bool{udp: false, tcp: false, "closed-ips { 10.96.0.10 . tcp . 53": true})
 	local = map[services.Key]ruleset.Fallback{{Namespace: "shop", Name: "names"}: {Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:4053"), netip.MustParseAddrPort("[fd00::53]:4053")}, Port: 53}}
 	expect("without endpoints", map[string]bool{udp: true, tcp: true, "closed-ips { 10.96.0.10 . tcp . 9153": true})
@@ -319,7 +337,7 @@ func TestALocalServerServesAServicePortWithoutEndpoints(t *testing.T) {
 	endpoints := slice("names-1", "names", "10.244.0.5")
 	endpoints.Ports[0].Name, endpoints.Ports[0].Protocol = ptr.To("dns"), ptr.To(corev1.ProtocolUDP)
 	must(t, p.options.Services.EndpointSlices().Add(endpoints))
-	expect("with endpoints of UDP", map[string]bool{udp: false, tcp: true, "10.96.0.10 . udp . 53 : 10.244.0.5 . 8080": true})
+	expect("with endpoints of UDP", map[string]bool{udp: false, tcp: true, "10.96.0.10 . udp . 53 . 0x0 : 10.244.0.5 . 8080": true})
 	must(t, p.options.Services.EndpointSlices().Delete(endpoints))
 	expect("without them again", map[string]bool{udp: true, tcp: true})
 }

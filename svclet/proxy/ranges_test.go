@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/svclet/netnstest"
 	"svc.dev/svc/svclet/services"
 )
 
@@ -76,7 +77,7 @@ func (r *restricted) expect(ranges, v4, v6 string) {
 }
 
 func TestSourceRangesRestrictTheirFamilyInTheKernel(t *testing.T) {
-	inNamespace(t, func(t *testing.T) {
+	netnstest.Run(t, "nft", func(t *testing.T) {
 		r := newRestricted(t)
 		if r == nil {
 			return
@@ -106,7 +107,7 @@ func TestSourceRangesRestrictTheirFamilyInTheKernel(t *testing.T) {
 // As with kube-vip, which gives a node the address of a load balancer: what the node sends to it
 // comes from it.
 func TestANodeWithTheAddressOfALoadBalancerReachesItIfSourceRangesHaveTheNode(t *testing.T) {
-	inNamespace(t, func(t *testing.T) {
+	netnstest.Run(t, "nft", func(t *testing.T) {
 		r := newRestricted(t)
 		if r == nil {
 			return

@@ -3,31 +3,32 @@
 package ruleset
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"sigs.k8s.io/knftables"
 )
 
-// The endpoints of keys are in maps: that of the slot 0 has one of each key, that of the slot 1 a
-// second one of each that has two, and so on. The set of a number has the keys with as many endpoints,
-// and a rule of all these leads to a chain that chooses one of as many slots. So a change of
-// endpoints only changes elements without verdicts. After a new rule or verdict the kernel looks
-// for loops in all rules and verdicts of a table, which would take as long as there are services.
+// The endpoints of keys are in maps: of a key with N endpoints, a map has the key with each number
+// below N. The set of N has the keys with as many endpoints, and a rule of all these looks up one
+// of the numbers. So a change of endpoints only changes elements without verdicts. After a new rule
+// or verdict the kernel looks for loops in all rules and verdicts of a table, which would take as
+// long as there are services.
 
 const (
-	// maxSlots is up to how many endpoints a key has them in maps, and else in a chain of its own.
-	maxSlots = 32
-	// commonSlots is up to how many endpoints of cluster IPs a table has the sets and rules from the
-	// beginning.
-	commonSlots = 8
+	// commonChoices is up to how many endpoints of cluster IPs a table has the sets and rules from
+	// the beginning.
+	commonChoices = 8
+	// maxUnused is how many other choices that no key has may stay.
+	maxUnused = 32
 )
 
-// Choices are those that a table has the sets and rules for. They stay when no key has them
-// any more: new ones would take longer than new elements.
-type Choices map[choice]bool
+// Choices are those that a table has the sets and rules for, with the number of keys that
+// have each. Those that no key has any more stay until there are many of them: new ones take longer
+// than new elements, and the number of endpoints of a service goes up and down in a rolling update.
+type Choices map[choice]int
 
 // choice is one of a number of endpoints, of keys of a set.
 type choice struct {
@@ -35,10 +36,13 @@ type choice struct {
 	endpoints int
 }
 
-// keySets are the sets of keys that have choices, with what the names of their other objects
-// contain. A key of one may be one of another, too, with other endpoints.
+// keySets are the sets of keys that have choices, with the names of the maps of their endpoints. A
+// key of one may be one of another, too, with other endpoints.
 func keySets() map[string]string {
-	return map[string]string{clusterIPs: "", externalIPs: "external-", nodePorts: "node-port-", localExternalIPs: "local-external-", localNodePorts: "local-node-port-"}
+	return map[string]string{
+		clusterIPs: "endpoints", externalIPs: "external-endpoints", nodePorts: "node-port-endpoints",
+		localExternalIPs: "local-external-endpoints", localNodePorts: "local-node-port-endpoints",
+	}
 }
 
 // localOf returns the set of those keys of a set that have the external traffic policy Local;
@@ -59,25 +63,17 @@ func isLocal(of string) bool { return of == localExternalIPs || of == localNodeP
 // set returns the name of the set of keys with the choice.
 func (c choice) set() string { return fmt.Sprintf("%s-of-%d", c.of, c.endpoints) }
 
-// chain returns the name of the chain that chooses a slot.
-func (c choice) chain() string { return fmt.Sprintf("choose-%sof-%d", keySets()[c.of], c.endpoints) }
-
-// slotMap returns the name of the map of a slot for the keys of a set.
-func slotMap(of string, slot int) string { return fmt.Sprintf("%sendpoint-%d", keySets()[of], slot) }
-
-// slotChain returns the name of the chain that leads to the endpoint in a slot.
-func slotChain(of string, slot int) string {
-	return fmt.Sprintf("to-%sendpoint-%d", keySets()[of], slot)
-}
+// common reports whether each table has the choice.
+func (c choice) common() bool { return c.of == clusterIPs && c.endpoints <= commonChoices }
 
 // chainsOf returns the name of the map from keys of a set to the chains of their services.
 func chainsOf(of string) string { return "chains-of-" + of }
 
-// commonChoices are those that a new table has.
-func commonChoices() Choices {
+// newChoices returns those that a new table has.
+func newChoices() Choices {
 	c := Choices{}
-	for n := range commonSlots {
-		c[choice{clusterIPs, n + 1}] = true
+	for n := range commonChoices {
+		c[choice{clusterIPs, n + 1}] = 0
 	}
 	return c
 }
@@ -94,113 +90,97 @@ func (c Choices) numbers(of string) []int {
 	return numbers
 }
 
-// with returns those that there are with elements that come.
-func (c Choices) with(adds []element) Choices {
-	all := maps.Clone(c)
+// change counts the elements that go and come. It returns the choices that come and, if there
+// are any, those that go, because too many have no keys.
+func (c Choices) change(deletes, adds []element) (gone, come []choice) {
 	for _, e := range adds {
+		if e.choice == (choice{}) {
+			continue
+		}
+		if _, found := c[e.choice]; !found {
+			come = append(come, e.choice)
+		}
+		c[e.choice]++
+	}
+	for _, e := range deletes {
 		if e.choice != (choice{}) {
-			all[e.choice] = true
+			c[e.choice]--
 		}
 	}
+	for choice, keys := range c {
+		if keys == 0 && !choice.common() {
+			gone = append(gone, choice)
+		}
+	}
+	if len(come) == 0 || len(gone) <= maxUnused {
+		return nil, come
+	}
+	for _, choice := range gone {
+		delete(c, choice)
+	}
+	return gone, come
+}
+
+// sorted returns choices sorted by the names of their sets.
+func sorted(all []choice) []choice {
+	slices.SortFunc(all, func(a, b choice) int { return cmp.Compare(a.set(), b.set()) })
 	return all
 }
 
-// objects are what a table has for choices: the rules of chains, and the types of sets and maps, by
-// name.
-type objects struct {
-	chains     map[string][]string
-	sets, maps map[string]string
-}
-
-// objects returns those for choices.
-func (t Table) objects(choices Choices) objects {
-	o := objects{map[string][]string{}, map[string]string{}, map[string]string{}}
+// leads returns the rules of the chains that lead the packets to keys to their choices.
+func (t Table) leads(choices Choices) map[string][]string {
+	chains := map[string][]string{}
 	for of := range keySets() {
-		numbers := choices.numbers(of)
-		o.chains[of] = t.lead(of, numbers)
-		t.addChoices(o, of, numbers)
+		chains[of] = t.lead(of, choices.numbers(of))
 	}
-	return o
+	return chains
 }
 
-// addObjects adds to a transaction the objects for choices that are not those before, and the rules of all.
-func (t Table) addObjects(tx *knftables.Transaction, before, after Choices) {
-	if len(before) == len(after) {
-		return
+// addChoices adds to a transaction the sets of the choices that come, and the rules of all in
+// place of those before.
+func (t Table) addChoices(tx *knftables.Transaction, before map[string][]string, come []choice, all Choices) {
+	for _, c := range sorted(come) {
+		tx.Add(&knftables.Set{Name: c.set(), Type: t.keyType(c.of)})
 	}
-	var old objects
-	if before != nil {
-		old = t.objects(before)
-	}
-	o := t.objects(after)
-	for _, name := range added(old.sets, o.sets) {
-		tx.Add(&knftables.Set{Name: name, Type: o.sets[name]})
-	}
-	for _, name := range added(old.maps, o.maps) {
-		tx.Add(&knftables.Map{Name: name, Type: o.maps[name]})
-	}
-	for _, name := range added(old.chains, o.chains) {
-		tx.Add(&knftables.Chain{Name: name})
-	}
-	changeRules(tx, old.chains, o.chains)
+	changeRules(tx, before, t.leads(all))
 }
 
-// lead returns the rules that lead the packets to keys of a set to their choice. A packet between
+// lead returns the rules that lead the packets to keys of a set to their choice. What comes
+// from outside the cluster gets the node's address, unless the policy is Local. A packet between
 // the old and the new rules or elements of a service must not get a connection without an endpoint:
 // it is dropped, and its sender sends it again.
 func (t Table) lead(of string, numbers []int) []string {
-	key := t.key(of)
+	key, local := t.key(of), localOf(of)
 	var rules []string
 	switch {
 	case isLocal(of):
 		// This node's own connections, and those of its pods, go to all endpoints.
 		rules = append(rules, "fib saddr type local goto "+masqueradeChain, Protocol(t.Family)+" saddr @"+podRanges+" return")
-	case localOf(of) != "":
-		rules = append(rules, fmt.Sprintf("%s @%s jump %s", key, localOf(of), localOf(of)))
-	}
-	for _, n := range numbers {
-		c := choice{of, n}
-		rules = append(rules, fmt.Sprintf("%s @%s goto %s", key, c.set(), c.chain()))
+	case local != "":
+		rules = append(rules, fmt.Sprintf("%s @%s jump %s", key, local, local))
 	}
 	if !isLocal(of) {
 		rules = append(rules, fmt.Sprintf("%s vmap @%s", key, chainsOf(of)))
 	}
+	if local != "" {
+		rules = append(rules, fmt.Sprintf("%s != @%s jump %s", key, local, masqueradeChain))
+	}
+	for _, n := range numbers {
+		rules = append(rules, fmt.Sprintf("%s @%s meta l4proto { tcp, udp, sctp } dnat %s to %s map @%s",
+			key, choice{of, n}.set(), Protocol(t.Family), t.numbered(of, n), keySets()[of]))
+	}
 	return append(rules, "drop")
 }
 
-// addChoices adds the sets of keys with numbers of endpoints, the chains that choose one, and the
-// maps and chains of the slots. What comes from outside the cluster gets the node's address, unless the policy is
-// Local: see external.
-func (t Table) addChoices(o objects, of string, numbers []int) {
-	address, key := t.addressType(), t.key(of)
-	for slot := range slices.Max(append(numbers, 0)) {
-		o.maps[slotMap(of, slot)] = t.keyType(of) + " : " + address + " . inet_service"
-		o.chains[slotChain(of, slot)] = []string{
-			fmt.Sprintf("meta l4proto { tcp, udp, sctp } dnat %s to %s map @%s", Protocol(t.Family), key, slotMap(of, slot)),
-			"drop", // see lead
-		}
-	}
-	for _, n := range numbers {
-		c := choice{of, n}
-		o.sets[c.set()] = t.keyType(of)
-		var rules, verdicts []string
-		if local := localOf(of); local != "" {
-			rules = append(rules, fmt.Sprintf("%s != @%s jump %s", key, local, masqueradeChain))
-		}
-		for slot := range n {
-			verdicts = append(verdicts, "goto "+slotChain(of, slot))
-		}
-		o.chains[c.chain()] = append(rules, fmt.Sprintf("numgen random mod %d vmap { %s }", n, numbered(verdicts)))
-	}
-}
+// portKey is the expression for the protocol and the port of a packet.
+const portKey = "meta l4proto . th dport"
 
 // key returns the expression for the key of a packet, and keyType its type.
 func (t Table) key(of string) string {
-	const port = "meta l4proto . th dport"
 	if of == nodePorts || of == localNodePorts || of == closedPorts {
-		return port
+		return portKey
 	}
-	return Protocol(t.Family) + " daddr . " + port
+	return Protocol(t.Family) + " daddr . " + portKey
 }
 
 func (t Table) keyType(of string) string {
@@ -211,11 +191,15 @@ func (t Table) keyType(of string) string {
 	return t.addressType() + " . " + port
 }
 
-// numbered returns the elements of a map from numbers to values.
-func numbered(values []string) string {
-	elements := make([]string, len(values))
-	for i, value := range values {
-		elements[i] = fmt.Sprintf("%d : %s", i, value)
+// numbered returns the expression for the key of a packet with a random number below n.
+func (t Table) numbered(of string, n int) string {
+	return fmt.Sprintf("%s . numgen random mod %d", t.key(of), n)
+}
+
+// addEndpointMaps adds to a transaction the maps of the endpoints of keys. The type of a
+// number has no name.
+func (t Table) addEndpointMaps(tx *knftables.Transaction) {
+	for _, of := range slices.Sorted(maps.Keys(keySets())) {
+		tx.Add(&knftables.Map{Name: keySets()[of], TypeOf: fmt.Sprintf("%s : %s daddr . th dport", t.numbered(of, 1), Protocol(t.Family))})
 	}
-	return strings.Join(elements, " , ")
 }

@@ -18,12 +18,12 @@ type Key struct{ Map, Fields string }
 type Element struct {
 	// Closed is the set of the key without endpoints; empty with some.
 	Closed string
-	// Chain has the endpoints, if they are not in slots.
+	// Chain has the endpoints, if clients stay with theirs.
 	Chain string
-	// Slots are the endpoints. With LocalOnly, they are those for connections of this node and of its
-	// pods, and others reach LocalSlots only.
-	Slots, LocalSlots []string
-	LocalOnly         bool
+	// Endpoints are those of others. With LocalOnly, they are those for connections of this node
+	// and of its pods, and others reach LocalEndpoints only.
+	Endpoints, LocalEndpoints []string
+	LocalOnly                 bool
 	// Guard is the verdict that drops what the source ranges do not allow; empty without them.
 	Guard string
 	// Datagrams are nil for other protocols than UDP, and without endpoints.
@@ -73,18 +73,18 @@ func (o owner) elements(k Key) []element {
 	}
 	all = append(all, in(k.Map, ""))
 	choose := func(of string, endpoints []string) {
-		for slot, to := range endpoints {
-			all = append(all, in(slotMap(of, slot), to))
+		for n, to := range endpoints {
+			all = append(all, element{Key: Key{keySets()[of], fmt.Sprintf("%s . %#x", k.Fields, n)}, value: to})
 		}
 		if len(endpoints) > 0 {
 			c := choice{of, len(endpoints)}
 			all = append(all, element{Key{c.set(), k.Fields}, "", c})
 		}
 	}
-	choose(k.Map, o.Slots)
+	choose(k.Map, o.Endpoints)
 	if o.LocalOnly {
 		all = append(all, in(localOf(k.Map), ""))
-		choose(localOf(k.Map), o.LocalSlots)
+		choose(localOf(k.Map), o.LocalEndpoints)
 	}
 	if o.Chain != "" {
 		all = append(all, in(chainsOf(k.Map), fmt.Sprint("goto ", o.Chain)))

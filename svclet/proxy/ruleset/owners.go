@@ -62,6 +62,12 @@ func (o Owners) change(changes []Change) (before map[Key]owner, conflicts []Conf
 			}
 		}
 	}
+	for key, was := range before {
+		if of := o[key]; len(of) > 0 {
+			of[0].Endpoints = arrange(was.Endpoints, of[0].Endpoints)
+			of[0].LocalEndpoints = arrange(was.LocalEndpoints, of[0].LocalEndpoints)
+		}
+	}
 	for key := range contested {
 		conflict := Conflict{Key: key}
 		for _, of := range o[key] {
@@ -85,4 +91,31 @@ func (o Owners) remove(k Key, service services.Key) {
 	if len(o[k]) == 0 {
 		delete(o, k)
 	}
+}
+
+// arrange returns the endpoints after a change in an order in which as many as possible have the
+// same numbers as before: only the others change elements.
+func arrange(before, after []string) []string {
+	if len(before) == 0 {
+		return after
+	}
+	numbers := make(map[string]int, len(before))
+	for n, e := range before[:min(len(before), len(after))] {
+		numbers[e] = n
+	}
+	arranged := make([]string, len(after))
+	var others []string
+	for _, e := range after {
+		if n, found := numbers[e]; found {
+			arranged[n] = e
+		} else {
+			others = append(others, e)
+		}
+	}
+	for n := range arranged {
+		if arranged[n] == "" {
+			arranged[n], others = others[0], others[1:]
+		}
+	}
+	return arranged
 }

@@ -149,13 +149,13 @@ func (b *builder) build() {
 	}
 }
 
-// target is where the packets of a key go: to slots, to a chain or, without endpoints, to
-// their end, which is a refusal unless they are dropped.
+// target is where the packets of a key go: to endpoints, to a chain that chooses one or, without
+// endpoints, to their end, which is a refusal unless they are dropped.
 type target struct {
-	slots, local []string
-	localOnly    bool
-	chain        string
-	dropped      bool
+	endpoints, local []string
+	localOnly        bool
+	chain            string
+	dropped          bool
 }
 
 // leadTo adds an element for each address of the family, with a guard or without.
@@ -184,14 +184,14 @@ func (b *builder) ofFamily(addresses []string) []netip.Addr {
 
 // element returns that of an address and port in a set; a node port has no address.
 func (b *builder) element(of string, to target, address netip.Addr, port int32) Element {
-	if to.chain == "" && len(to.slots) == 0 {
+	if to.chain == "" && len(to.endpoints) == 0 {
 		closed := map[string]string{clusterIPs: closedIPs, externalIPs: closedExternalIPs, nodePorts: closedPorts}[of]
 		if to.dropped {
 			closed = droppedIPs
 		}
 		return Element{Closed: closed}
 	}
-	return Element{Slots: to.slots, LocalOnly: to.localOnly, LocalSlots: to.local, Chain: to.chain, Datagrams: b.datagrams(address, port)}
+	return Element{Endpoints: to.endpoints, LocalOnly: to.localOnly, LocalEndpoints: to.local, Chain: to.chain, Datagrams: b.datagrams(address, port)}
 }
 
 // internal returns where connections from inside the cluster go.
@@ -205,22 +205,17 @@ func (b *builder) internal() target {
 	return t
 }
 
-// choose returns where connections to endpoints go: to slots, or to a chain, which it adds.
+// choose returns where connections to endpoints go: to these or, if clients stay with theirs, to
+// a chain, which it adds.
 func (b *builder) choose(kind string, endpoints []endpoint) target {
-	if !b.slotted(endpoints) {
+	if b.sticky() {
 		return target{chain: b.balance(kind, endpoints)}
 	}
-	return target{slots: b.slots(endpoints)}
+	return target{endpoints: b.values(endpoints)}
 }
 
-// slotted reports whether endpoints are in slots, and not in a chain: they are not too many, and
-// clients need not stay with one.
-func (b *builder) slotted(endpoints []endpoint) bool {
-	return !b.sticky() && len(endpoints) <= maxSlots
-}
-
-// slots returns endpoints as values of maps.
-func (b *builder) slots(endpoints []endpoint) []string {
+// values returns endpoints as values of maps.
+func (b *builder) values(endpoints []endpoint) []string {
 	var values []string
 	for _, e := range endpoints {
 		values = append(values, e.value())
@@ -243,22 +238,24 @@ func (b *builder) external() target {
 	if !b.exposed() {
 		return target{}
 	}
-	name, endpoints := b.name("external", ""), eligible(b.near, anywhere)
-	if b.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
-		to := b.choose("service", endpoints)
-		if to.chain == "" {
-			return to
-		}
-		b.Chains[name] = []string{"jump " + masqueradeChain, "goto " + to.chain}
-		return target{chain: name}
+	local := b.service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	to, here := b.choose("service", eligible(b.near, anywhere)), eligible(b.all, onNode)
+	switch {
+	case to.chain != "":
+		return target{chain: b.externalChain(to.chain, local, here)}
+	case local:
+		to.localOnly, to.local = true, b.values(here)
 	}
-	here := eligible(b.all, onNode)
-	if b.slotted(endpoints) && b.slotted(here) {
-		return target{slots: b.slots(endpoints), local: b.slots(here), localOnly: true}
-	}
-	everywhere := b.balance("service", endpoints)
-	if everywhere == "" {
-		return target{}
+	return to
+}
+
+// externalChain adds the chain for connections from outside the cluster to the endpoints of a chain
+// or, if the policy is Local, to those of this node. It returns the name.
+func (b *builder) externalChain(everywhere string, local bool, here []endpoint) string {
+	name := b.name("external", "")
+	if !local {
+		b.Chains[name] = []string{"jump " + masqueradeChain, "goto " + everywhere}
+		return name
 	}
 	// This node's own connections, and those of its pods, go to all endpoints.
 	rules := []string{
@@ -272,7 +269,7 @@ func (b *builder) external() target {
 		rules = append(rules, "drop")
 	}
 	b.Chains[name] = rules
-	return target{chain: name}
+	return name
 }
 
 // exposed reports whether the port has addresses outside the cluster.
@@ -293,7 +290,7 @@ func (b *builder) loadBalancerIPs() []string {
 	return ips
 }
 
-// balance adds a chain that sends each connection to one of the endpoints, with the same
+// balance adds a chain that sends each client to its endpoint, and new ones to any, with the same
 // probability. Without endpoints the name is empty.
 func (b *builder) balance(kind string, endpoints []endpoint) string {
 	if len(endpoints) == 0 {
@@ -303,38 +300,32 @@ func (b *builder) balance(kind string, endpoints []endpoint) string {
 	var rules, targets []string
 	for _, e := range endpoints {
 		b.addHairpin(e)
-		if b.sticky() {
-			chain := b.toEndpoint(e)
-			rules = append(rules, fmt.Sprintf("%s @%s goto %s", b.ip("saddr"), b.affinity(e), chain))
-			targets = append(targets, "goto "+chain)
-		} else {
-			targets = append(targets, b.translate(e))
-		}
+		chain := b.toEndpoint(e)
+		rules = append(rules, fmt.Sprintf("%s @%s goto %s", b.ip("saddr"), b.affinity(e), chain))
+		targets = append(targets, "goto "+chain)
 	}
-	switch {
-	case len(endpoints) <= maxChoiceRules:
+	if len(endpoints) <= maxChoiceRules {
 		rules = append(rules, choose(targets)...)
-	case b.sticky():
+	} else {
 		rules = append(rules, fmt.Sprintf("numgen random mod %d vmap { %s }", len(targets), numbered(targets)))
-	default:
-		for i, e := range endpoints {
-			targets[i] = e.value()
-		}
-		rules = append(rules, fmt.Sprintf("meta l4proto %s dnat %s to numgen random mod %d map { %s }", b.proto, Protocol(b.family), len(targets), numbered(targets)))
 	}
 	b.Chains[name] = rules
 	return name
-}
-
-// translate returns the rule that sends a connection to an endpoint.
-func (b *builder) translate(e endpoint) string {
-	return fmt.Sprintf("meta l4proto %s dnat to %s", b.proto, e)
 }
 
 // maxChoiceRules is up to how many endpoints of a chain each has a rule that chooses it. More
 // are in a map, which costs a packet less but a transaction more: the kernel
 // goes through all that a transaction has for each map without a name.
 const maxChoiceRules = 8
+
+// numbered returns the elements of a map from numbers to values.
+func numbered(values []string) string {
+	elements := make([]string, len(values))
+	for i, value := range values {
+		elements[i] = fmt.Sprintf("%d : %s", i, value)
+	}
+	return strings.Join(elements, " , ")
+}
 
 // choose returns the rules that apply one of the targets, each with the same probability.
 func choose(targets []string) []string {
@@ -357,7 +348,7 @@ func (b *builder) sticky() bool {
 func (b *builder) toEndpoint(e endpoint) string {
 	name := b.name("endpoint", fmt.Sprintf("/%s/%d", e.address, e.port))
 	b.Sets[b.affinity(e)] = timeoutOf(b.service)
-	b.Chains[name] = []string{fmt.Sprintf("update @%s { %s }", b.affinity(e), b.ip("saddr")), b.translate(e)}
+	b.Chains[name] = []string{fmt.Sprintf("update @%s { %s }", b.affinity(e), b.ip("saddr")), fmt.Sprintf("meta l4proto %s dnat to %s", b.proto, e)}
 	return name
 }
 

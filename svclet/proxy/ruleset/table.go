@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/knftables"
 
 	"svc.dev/svc/svclet/nft"
+	"svc.dev/svc/svclet/services"
 )
 
 // The sets and maps of a table, by which a packet's destination finds its service.
@@ -54,9 +55,6 @@ const (
 	// the cluster IP: on a node with several networks it may not be of the one that leads to the
 	// endpoint.
 	nodeChain = "from-this-node"
-	// masqueradeMark is the bit of a packet's mark by which the chain of the hook
-	// postrouting knows it. kube-proxy uses the same.
-	masqueradeMark = "0x4000"
 )
 
 // Table describes the table of a node.
@@ -89,30 +87,48 @@ func (t Table) Create(tx *knftables.Transaction) (Choices, map[string]int) {
 	tx.Add(&knftables.Table{Comment: ptr.To("Kubernetes services, by svclet")})
 	t.createMaps(tx)
 	tx.Add(&knftables.Chain{Name: masqueradeChain})
-	rule(tx, masqueradeChain, "meta mark set mark or "+masqueradeMark)
+	rule(tx, masqueradeChain, "meta mark set mark or "+nft.MasqueradeMark)
 	tx.Add(&knftables.Chain{Name: nodeChain})
 	rule(tx, nodeChain, fmt.Sprintf("ct original %s daddr @%s goto %s", Protocol(t.Family), serviceIPs, masqueradeChain))
-	choices := commonChoices()
-	t.addObjects(tx, nil, choices)
+	choices := newChoices()
+	for _, of := range slices.Sorted(maps.Keys(keySets())) {
+		tx.Add(&knftables.Chain{Name: of})
+	}
+	t.addChoices(tx, nil, slices.Collect(maps.Keys(choices)), choices)
 	return choices, t.createHooks(tx)
 }
 
+// verdictMaps returns the names of the maps of verdicts, and plainSets those of the sets of keys.
+func verdictMaps() []string {
+	return []string{chainsOf(clusterIPs), chainsOf(externalIPs), chainsOf(nodePorts), guardedIPs}
+}
+
+func plainSets() []string {
+	return []string{clusterIPs, externalIPs, nodePorts, localExternalIPs, localNodePorts, closedIPs, closedExternalIPs, closedPorts, droppedIPs}
+}
+
 func (t Table) createMaps(tx *knftables.Transaction) {
-	for _, of := range []string{clusterIPs, externalIPs, nodePorts} {
-		tx.Add(&knftables.Map{Name: chainsOf(of), Type: t.keyType(of) + " : verdict"})
+	for _, name := range verdictMaps() {
+		tx.Add(&knftables.Map{Name: name, Type: t.keyType(strings.TrimPrefix(name, chainsOf(""))) + " : verdict"})
 	}
-	for _, name := range []string{clusterIPs, externalIPs, nodePorts, localExternalIPs, localNodePorts, closedIPs, closedExternalIPs, closedPorts, droppedIPs} {
+	for _, name := range plainSets() {
 		tx.Add(&knftables.Set{Name: name, Type: t.keyType(name)})
 	}
-	tx.Add(&knftables.Map{Name: guardedIPs, Type: t.keyType(guardedIPs) + " : verdict"})
+	t.addEndpointMaps(tx)
 	tx.Add(&knftables.Set{Name: serviceIPs, Type: t.addressType()})
 	tx.Add(&knftables.Set{Name: hairpins, Type: t.addressType() + " . " + t.addressType()})
 	tx.Add(&knftables.Set{Name: podRanges, Type: t.addressType(), Flags: []knftables.SetFlag{knftables.IntervalFlag}})
-	for _, cidr := range t.PodRanges {
-		if strings.Contains(cidr, ":") == (t.Family == corev1.IPv6Protocol) {
-			tx.Add(&knftables.Element{Set: podRanges, Key: []string{cidr}})
-		}
+	for _, cidr := range t.podRanges() {
+		tx.Add(&knftables.Element{Set: podRanges, Key: []string{cidr}})
 	}
+}
+
+// podRanges returns those of the family, without duplicates.
+func (t Table) podRanges() []string {
+	ranges := slices.DeleteFunc(slices.Sorted(slices.Values(t.PodRanges)), func(cidr string) bool {
+		return strings.Contains(cidr, ":") != (t.Family == corev1.IPv6Protocol)
+	})
+	return slices.Compact(ranges)
 }
 
 func (t Table) addressType() string {
@@ -157,7 +173,7 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 	hook("nat-postrouting", knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority,
 		fmt.Sprintf("ct status dnat %s saddr . %s daddr @%s jump %s", ip, ip, hairpins, masqueradeChain),
 		fmt.Sprintf("ct status dnat oifname != { %s } fib saddr type local jump %s", within, nodeChain),
-		fmt.Sprintf("meta mark and %s == %s meta mark set mark xor %s masquerade fully-random", masqueradeMark, masqueradeMark, masqueradeMark))
+		fmt.Sprintf("meta mark and %s == %s meta mark set mark xor %s masquerade fully-random", nft.MasqueradeMark, nft.MasqueradeMark, nft.MasqueradeMark))
 	end := func(of, how string) string { return fmt.Sprintf("ct state new %s @%s %s", t.key(of), of, how) }
 	closed, dropped, closedExternal := end(closedIPs, "reject"), end(droppedIPs, "drop"), end(closedExternalIPs, "reject")
 	// No endpoint has replaced the address: the service does not have the port.
@@ -228,9 +244,11 @@ func (t Table) Change(tx *knftables.Transaction, owners Owners, choices Choices,
 	for _, c := range changes {
 		t.addChains(tx, c)
 	}
-	all := choices.with(adds)
-	t.addObjects(tx, choices, all)
-	maps.Copy(choices, all)
+	before := maps.Clone(choices)
+	gone, come := choices.change(deletes, adds)
+	if len(come) > 0 {
+		t.addChoices(tx, t.leads(before), come, choices)
+	}
 	for _, c := range changes {
 		changeRules(tx, c.Before.Chains, c.After.Chains)
 	}
@@ -248,6 +266,9 @@ func (t Table) Change(tx *knftables.Transaction, owners Owners, choices Choices,
 			tx.Delete(&knftables.Set{Name: name})
 		}
 	}
+	for _, c := range sorted(gone) {
+		tx.Delete(&knftables.Set{Name: c.set()})
+	}
 	return conflicts
 }
 
@@ -262,6 +283,33 @@ func (t Table) addChains(tx *knftables.Transaction, c Change) {
 	for _, name := range added(c.Before.Chains, c.After.Chains) {
 		tx.Add(&knftables.Chain{Name: name})
 	}
+}
+
+// Content returns what the table has with the rules of its hooks, the parts of services, and the
+// choices and owners that [Table.Change] has made of these. Clients that stay with an endpoint do not count.
+func (t Table) Content(hooks map[string]int, choices Choices, owners Owners, parts map[services.Key]Part) nft.Content {
+	c := nft.Content{Rules: maps.Clone(hooks), Elements: map[string]int{podRanges: len(t.podRanges()), serviceIPs: 0, hairpins: 0}}
+	c.Rules[masqueradeChain], c.Rules[nodeChain] = 1, 1
+	for name, rules := range t.leads(choices) {
+		c.Rules[name] = len(rules)
+	}
+	for _, part := range parts {
+		for name, rules := range part.Chains {
+			c.Rules[name] = len(rules)
+		}
+	}
+	for _, name := range slices.Concat(verdictMaps(), plainSets(), slices.Collect(maps.Values(keySets()))) {
+		c.Elements[name] = 0
+	}
+	for choice := range choices {
+		c.Elements[choice.set()] = 0
+	}
+	for key := range owners {
+		for _, e := range owners.owner(key).elements(key) {
+			c.Elements[e.Map]++
+		}
+	}
+	return c
 }
 
 // Affinity is the prefix of the names of the sets of clients that stay with an endpoint.

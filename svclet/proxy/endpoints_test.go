@@ -16,6 +16,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/svclet/netnstest"
 	"svc.dev/svc/svclet/services"
 )
 
@@ -62,8 +63,7 @@ func askFrom(t *testing.T, client, ip string, port uint16) (server string, seen 
 	return server, from == c.LocalAddr().String()
 }
 
-// Each endpoint of a cluster IP gets connections, whether they are in slots or in a chain, and
-// sees the client's address unless that is its own.
+// Each endpoint of a cluster IP gets connections, and sees the client's address unless that is its own.
 func TestEndpointsOfAClusterIPInTheKernel(t *testing.T) {
 	for _, test := range []struct {
 		family           corev1.IPFamily
@@ -73,7 +73,7 @@ func TestEndpointsOfAClusterIPInTheKernel(t *testing.T) {
 		{corev1.IPv4Protocol, discoveryv1.AddressTypeIPv4, "10.96.0.1", "10.244.0.99", "10.244.0."},
 		{corev1.IPv6Protocol, discoveryv1.AddressTypeIPv6, "fd00:96::1", "fd00:244::99", "fd00:244::"},
 	} {
-		inNamespace(t, func(t *testing.T) {
+		netnstest.Run(t, "nft", func(t *testing.T) {
 			store := services.New()
 			p := newKernelProxy(t, store)
 			if p == nil {
@@ -88,7 +88,7 @@ func TestEndpointsOfAClusterIPInTheKernel(t *testing.T) {
 			for n := 1; n <= 33; n++ {
 				echoClient(t, fmt.Sprint(test.base, n))
 			}
-			// Each change is an update of that before it. More than 32 are in a chain.
+			// Each change is an update of that before it.
 			for _, n := range []int{1, 3, 9, 33, 2} {
 				endpoints := slice("names-1", "names", "")
 				endpoints.AddressType, endpoints.Ports[0].Protocol, endpoints.Ports[0].Port, endpoints.Endpoints = test.of, ptr.To(corev1.ProtocolUDP), ptr.To[int32](5353), nil
