@@ -35,6 +35,7 @@ func ownRuntime(ctx context.Context, c *agent.Config) (*containerd.Runtime, erro
 	}
 	options := containerd.Config{Dir: dir, Programs: programs, SystemdCgroups: c.Configuration.CgroupDriver == string(cgroup.Systemd)}
 	options.PodNetwork = c.PodNetwork != plan.None && c.API != nil
+	options.ServiceProxy = c.ServiceProxy && c.API != nil
 	options.NoHairpin = c.Configuration.HairpinMode == kubeletconfig.HairpinNone
 	options.AwaitPodCIDRs = options.PodNetwork
 	if c.UserNamespaces {

@@ -5,11 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"svc.dev/svc/svclet/netnstest"
 )
 
 func TestABridgeIsOfOneContainerdInItsNetworkNamespace(t *testing.T) {
 	const name = "svctlocked"
-	inNamespace(t, func() {
+	netnstest.Run(t, "", func(t *testing.T) {
 		held, err := lockBridge(name, "stop that")
 		if err != nil {
 			t.Error(err)
@@ -29,7 +31,7 @@ func TestABridgeIsOfOneContainerdInItsNetworkNamespace(t *testing.T) {
 			return
 		}
 		other.Close()
-		inNamespace(t, func() {
+		netnstest.Run(t, "", func(t *testing.T) {
 			elsewhere, err := lockBridge(name, "stop that")
 			if err != nil {
 				t.Errorf("another network namespace: %v", err)

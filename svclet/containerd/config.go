@@ -47,6 +47,9 @@ type Config struct {
 	// nodes: it decides by [Runtime.Masquerade] which connections get the machine's
 	// address. Otherwise all that leave the machine do.
 	PodNetwork bool
+	// ServiceProxy is true if another part of the agent leads connections to services to their
+	// endpoints: those that it leads to pods of other nodes pass this machine, too.
+	ServiceProxy bool
 	// AwaitPodCIDRs makes pods wait for [Runtime.SetPodCIDRs] in place of the default of
 	// PodCIDRs, which other nodes may have, too.
 	AwaitPodCIDRs bool

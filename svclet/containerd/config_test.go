@@ -269,7 +269,7 @@ func TestContainerdVersionsAreParsed(t *testing.T) {
 func TestEachAddressRangeHasItsIPTablesRules(t *testing.T) {
 	var lines []string
 	ranges := []string{"10.88.0.7/24", "fd00::/64"}
-	for _, r := range append(masqueradeRules("svc0", ranges), forwardRules("svc0", ranges)...) {
+	for _, r := range slices.Concat(masqueradeRules("svc0", ranges), forwardRules("svc0", ranges), serviceRules("svc0", ranges)) {
 		program := "iptables"
 		if r.v6 {
 			program = "ip6tables"
@@ -283,6 +283,10 @@ func TestEachAddressRangeHasItsIPTablesRules(t *testing.T) {
 		"iptables -t filter FORWARD -o svc0 -j ACCEPT",
 		"ip6tables -t filter FORWARD -i svc0 -j ACCEPT",
 		"ip6tables -t filter FORWARD -o svc0 -j ACCEPT",
+		"iptables -t filter FORWARD -m mark --mark 0x4000/0x4000 -m comment --comment svc0-services -j ACCEPT",
+		"iptables -t filter FORWARD -m conntrack --ctstate DNAT -m conntrack --ctstate RELATED,ESTABLISHED -m comment --comment svc0-services -j ACCEPT",
+		"ip6tables -t filter FORWARD -m mark --mark 0x4000/0x4000 -m comment --comment svc0-services -j ACCEPT",
+		"ip6tables -t filter FORWARD -m conntrack --ctstate DNAT -m conntrack --ctstate RELATED,ESTABLISHED -m comment --comment svc0-services -j ACCEPT",
 	}; !slices.Equal(lines, want) {
 		t.Errorf("got\n%s", strings.Join(lines, "\n"))
 	}

@@ -2,17 +2,16 @@ package containerd
 
 import (
 	"net"
-	"os"
-	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
+
+	"svc.dev/svc/svclet/netnstest"
 )
 
 func TestTheBridgeKeepsItsHardwareAddressWhilePodsComeAndGo(t *testing.T) {
-	inNamespace(t, func() {
+	netnstest.Run(t, "", func(t *testing.T) {
 		c := Config{Bridge: "svctgateway"}
 		if _, err := c.gateways([]string{"198.18.7.0/24"}); err != nil {
 			t.Error(err)
@@ -48,7 +47,7 @@ func TestTheBridgeKeepsItsHardwareAddressWhilePodsComeAndGo(t *testing.T) {
 }
 
 func TestTheBridgeHasTheFirstAddressOfEachRangeBeforeThereArePods(t *testing.T) {
-	inNamespace(t, func() {
+	netnstest.Run(t, "", func(t *testing.T) {
 		c := Config{Bridge: "svctgateway"}
 		for range 2 { // it may exist
 			got, err := c.gateways([]string{"198.18.7.0/24", "2001:db8:7::/64"})
@@ -88,23 +87,4 @@ func TestTheBridgeHasTheFirstAddressOfEachRangeBeforeThereArePods(t *testing.T) 
 			}
 		}
 	})
-}
-
-// inNamespace runs a test in a network namespace of its own, as root.
-func inNamespace(t *testing.T, test func()) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root makes network interfaces")
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Logf("not tested: %v", err)
-			return
-		}
-		test()
-	}()
-	<-done
 }

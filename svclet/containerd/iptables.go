@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/svclet/iptables"
+	"svc.dev/svc/svclet/nft"
 )
 
 // rule is an iptables rule.
@@ -49,6 +50,24 @@ func forwardRules(bridge string, cidrs []string) []rule {
 	return rules
 }
 
+// serviceRules returns the rules by which connections to services that others make to this machine
+// reach pods of other nodes with addresses of the given ranges' families, whatever the forwarding
+// policy is. They have the mark of the service proxy; what follows is of connections whose
+// destination was replaced. The chain KUBE-FORWARD of kube-proxy's iptables mode has the like. The
+// comment tells them from those of the administrator.
+func serviceRules(bridge string, cidrs []string) []rule {
+	var rules []rule
+	for _, cidr := range cidrs {
+		for _, match := range []string{
+			"-m mark --mark " + nft.MasqueradeMark + "/" + nft.MasqueradeMark,
+			"-m conntrack --ctstate DNAT -m conntrack --ctstate RELATED,ESTABLISHED",
+		} {
+			rules = append(rules, rule{isIPv6(cidr), "filter", "FORWARD", strings.Fields(match + " -m comment --comment " + bridge + "-services -j ACCEPT")})
+		}
+	}
+	return rules
+}
+
 // isIPv6 reports whether a range has addresses of IPv6.
 func isIPv6(cidr string) bool {
 	prefix, err := netip.ParsePrefix(cidr)
@@ -56,31 +75,44 @@ func isIPv6(cidr string) bool {
 }
 
 // addRules adds the iptables rules that do not exist, and reports whether it has added any.
+// It reads each chain once unless it changes it.
 func addRules(ctx context.Context, program string, rules []rule) (added bool, err error) {
+	type place struct {
+		v6           bool
+		table, chain string
+	}
+	chains := map[place]iptables.Chain{}
 	for _, rule := range rules {
-		one, err := rule.add(ctx, program)
+		at := place{rule.v6, rule.table, rule.chain}
+		chain, known := chains[at]
+		if !known {
+			if chain, err = iptables.Read(ctx, iptables.Program(program, rule.v6), rule.table, rule.chain); err != nil {
+				// iptables adds rules to a chain that only nft can list.
+				klog.FromContext(ctx).V(2).Info("Failed to read rules of iptables", "err", err)
+			}
+			chains[at] = chain
+		}
+		one, err := rule.add(ctx, program, chain)
 		if err != nil {
 			return added, err
 		}
-		added = added || one
+		if one {
+			added = true
+			delete(chains, at)
+		}
 	}
 	return added, nil
 }
 
 // add adds a rule that does not exist to the end of its chain, or in front of a rule that
 // refuses every packet: such a one ends the chains of Fedora's iptables-services.
-func (r rule) add(ctx context.Context, program string) (added bool, err error) {
-	chain, err := iptables.Read(ctx, iptables.Program(program, r.v6), r.table, r.chain)
-	if err != nil {
-		// iptables adds rules to a chain that only nft can list.
-		klog.FromContext(ctx).V(2).Info("Failed to read rules of iptables", "err", err)
-	}
+func (r rule) add(ctx context.Context, program string, chain iptables.Chain) (added bool, err error) {
 	effective, refusal := chain.Rules, chain.Refusal()
 	if refusal >= 0 {
 		effective = effective[:refusal]
 	}
 	switch {
-	case slices.Contains(effective, strings.Join(r.args, " ")):
+	case slices.Contains(effective, iptables.WithoutComments(strings.Join(r.args, " "))):
 		return false, nil
 	case refusal >= 0:
 		err = r.remove(ctx, program)

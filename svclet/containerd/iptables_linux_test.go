@@ -1,12 +1,15 @@
 package containerd
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"svc.dev/svc/svclet/iptables"
+	"svc.dev/svc/svclet/netnstest"
 )
 
 // withIPTables runs a test with the real iptables in a network namespace of its own. run runs
@@ -17,7 +20,7 @@ func withIPTables(t *testing.T, test func(program string, run func(line string))
 	if err != nil {
 		t.Skip(err)
 	}
-	inNamespace(t, func() {
+	netnstest.Run(t, "", func(t *testing.T) {
 		test(program, func(line string) {
 			args := strings.Fields(line)
 			if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil { //nolint:gosec // The tests name the programs.
@@ -155,6 +158,48 @@ func TestRulesThatOtherProgramsRemoveAreAddedAgain(t *testing.T) {
 		ensure("with another part that gives the node's address", false)
 		run("nft flush ruleset")
 		ensure("all of them, with that part", true)
+	})
+}
+
+// A program that is run each minute is to be run no more often than needed.
+func TestAChainThatHasAllRulesIsReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	program, calls := filepath.Join(dir, "iptables"), filepath.Join(dir, "calls")
+	script := "#!/bin/sh\necho \"$@\" >> " + calls + "\nprintf '%s\\n' '-P FORWARD DROP'"
+	config := Config{Dir: dir, PodNetwork: true, ServiceProxy: true, PodCIDRs: []string{"10.88.0.0/24"}, Programs: Programs{IPTables: program}}
+	for _, r := range (&Runtime{}).rules(config, config.PodCIDRs) {
+		script += " '-A FORWARD " + strings.Join(r.args, " ") + "'"
+	}
+	if err := os.WriteFile(program, []byte(script+"\n"), 0o700); err != nil { //nolint:gosec // It is run.
+		t.Fatal(err)
+	}
+	if added, err := (&Runtime{settings: settings{Config: config}}).EnsureRules(t.Context()); added || err != nil {
+		t.Errorf("rules are added: %t, %v", added, err)
+	}
+	if got, err := os.ReadFile(calls); err != nil || string(got) != "--wait 5 --table filter --list-rules FORWARD\n" {
+		t.Errorf("called with\n%s%v", got, err)
+	}
+}
+
+// The rules of the administrator stay, which may be the same but for the comment.
+func TestRulesOfServicesAreAddedUnlessThereAreSuchAndRemovedAlone(t *testing.T) {
+	withIPTables(t, func(program string, run func(string)) {
+		rules := serviceRules("svc0", []string{"10.88.0.0/24", "fd00:88::/64"})
+		const marked, answers, reject = "-m mark --mark 0x4000/0x4000 -j ACCEPT", "-m conntrack --ctstate DNAT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", "-j REJECT --reject-with icmp-port-unreachable"
+		run("iptables -A FORWARD " + marked)
+		run("iptables -A FORWARD " + reject)
+		for _, want := range []bool{true, false} {
+			if added, err := addRules(t.Context(), program, rules); added != want || err != nil {
+				t.Errorf("rules are added: %t, %v", added, err)
+			}
+			expectChain(t, "after they are added", program, false, "filter", "FORWARD", marked, answers, reject)
+			expectChain(t, "after they are added", program, true, "filter", "FORWARD", marked, answers)
+		}
+		if err := removeRules(t.Context(), program, rules); err != nil {
+			t.Error(err)
+		}
+		expectChain(t, "after their removal", program, false, "filter", "FORWARD", marked, reject)
+		expectChain(t, "after their removal", program, true, "filter", "FORWARD")
 	})
 }
 

@@ -215,6 +215,9 @@ func (r *Runtime) rules(config Config, ranges []string) []rule {
 	if ptr.Deref(r.masquerade, !config.PodNetwork) {
 		rules = append(rules, masqueradeRules(config.bridge(), ranges)...)
 	}
+	if config.ServiceProxy {
+		rules = append(rules, serviceRules(config.bridge(), ranges)...)
+	}
 	return rules
 }
 
@@ -274,6 +277,9 @@ func (r *Runtime) network(ctx context.Context, config Config) (warnings []string
 	}
 	if !slices.Equal(before, after) {
 		err = removeRules(ctx, iptables, append(forwardRules(config.bridge(), before), masqueradeRules(config.bridge(), before)...))
+	}
+	if !config.ServiceProxy {
+		err = errors.Join(err, removeRules(ctx, iptables, serviceRules(config.bridge(), slices.Concat(before, after))))
 	}
 	_, failed := addRules(ctx, iptables, r.rules(config, after))
 	if err = errors.Join(err, failed); err != nil {

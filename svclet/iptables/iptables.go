@@ -47,6 +47,9 @@ type Chain struct {
 // comment is the comment of a rule.
 var comment = regexp.MustCompile(`-m comment --comment ("(\\.|[^"\\])*"|\S+) `)
 
+// WithoutComments returns a rule as iptables lists it, without its comments.
+func WithoutComments(rule string) string { return comment.ReplaceAllString(rule, "") }
+
 // Read reads a chain. iptables refuses that, and nothing else, if the chain has rules that
 // only nft can list.
 func Read(ctx context.Context, program, table, chain string) (Chain, error) {
@@ -60,7 +63,7 @@ func Read(ctx context.Context, program, table, chain string) (Chain, error) {
 		if policy, ok := strings.CutPrefix(line, "-P "+chain+" "); ok {
 			c.Policy = policy
 		} else if rule, ok := strings.CutPrefix(line, "-A "+chain+" "); ok {
-			c.Rules = append(c.Rules, comment.ReplaceAllString(rule, ""))
+			c.Rules = append(c.Rules, WithoutComments(rule))
 		}
 	}
 	return c, nil
