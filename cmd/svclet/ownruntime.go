@@ -33,7 +33,7 @@ func ownRuntime(ctx context.Context, c *agent.Config) (*containerd.Runtime, erro
 	if err != nil {
 		return nil, fmt.Errorf("--root-dir: %w", err)
 	}
-	options := containerd.Config{Dir: dir, Programs: programs, SystemdCgroups: c.Configuration.CgroupDriver == string(cgroup.Systemd)}
+	options := containerd.Config{Dir: dir, Programs: programs, SystemdCgroups: c.Configuration.CgroupDriver == string(cgroup.Systemd), RegistryDir: containerd.DefaultRegistryDir}
 	options.PodNetwork = c.PodNetwork != plan.None && c.API != nil
 	options.ServiceProxy = c.ServiceProxy && c.API != nil
 	options.NoHairpin = c.Configuration.HairpinMode == kubeletconfig.HairpinNone

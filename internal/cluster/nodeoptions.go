@@ -167,6 +167,8 @@ func (o *NodeOptions) Containerd(dir datadir.Dir, programs containerd.Programs) 
 		Programs:   programs,
 		Bridge:     o.bridge,
 		PodNetwork: o.PodNetwork != plan.None,
+
+		RegistryDir: containerd.DefaultRegistryDir,
 	}
 	if o.podCIDR != "" {
 		c.PodCIDRs = strings.Split(o.podCIDR, ",")

@@ -17,6 +17,9 @@ import (
 const (
 	DefaultBridge  = "svc0"
 	DefaultPodCIDR = "10.88.0.0/24"
+	// DefaultRegistryDir is where containerd's documentation puts what it knows of
+	// registries (docs/hosts.md).
+	DefaultRegistryDir = "/etc/containerd/certs.d"
 )
 
 // Config configures containerd.

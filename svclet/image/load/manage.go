@@ -157,7 +157,7 @@ func (c *criClient) pull(ctx context.Context, name string) (string, error) {
 	}
 	response, err := c.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: full.String()}})
 	if err != nil {
-		return "", plain(err)
+		return "", explain(plain(err), reference.Domain(full))
 	}
 	image, err := c.find(ctx, response.GetImageRef())
 	if err != nil {
@@ -167,6 +167,22 @@ func (c *criClient) pull(ctx context.Context, name string) (string, error) {
 		return "", errors.New("it was pulled, and has been removed since: pull it again")
 	}
 	return fmt.Sprintf("%s  %s  %s\n", full, image.GetId(), humanSize(int64(image.GetSize()))), nil //nolint:gosec // no image has 2^63 bytes
+}
+
+// explain adds to an error of containerd about a registry what the user can do.
+func explain(err error, registry string) error {
+	file := "/etc/containerd/certs.d/" + registry + "/hosts.toml"
+	for _, known := range []struct{ text, remedy string }{
+		{"401 Unauthorized", "the registry wants a login, and this command has none: let a pod with imagePullSecrets pull the image, or import it from a file"},
+		{"no basic auth credentials", "the registry wants a login, and this command has none: let a pod with imagePullSecrets pull the image, or import it from a file"},
+		{"x509: ", "name the registry's certificate authority in " + file},
+		{"server gave HTTP response to HTTPS client", "the registry has no TLS: name it with http:// in " + file},
+	} {
+		if strings.Contains(err.Error(), known.text) {
+			return fmt.Errorf("%w: %s", err, known.remedy)
+		}
+	}
+	return err
 }
 
 // remove removes an image that nothing uses.

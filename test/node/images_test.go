@@ -1,0 +1,96 @@
+package node
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/util/cert"
+
+	"svc.dev/svc/svclet/containerd"
+	"svc.dev/svc/test/launch"
+)
+
+// registries starts registries with an image, which end after the spec.
+type registries struct{ program string }
+
+// registryImage is the image of a registry.
+const registryImage = "team/web:1"
+
+func newRegistries(ctx context.Context) registries {
+	GinkgoHelper()
+	r := registries{filepath.Join(newDir(), "registry")}
+	build := exec.CommandContext(ctx, "go", "-C", "../../hack/tools/image", "build", "-o", r.program, "./registry")
+	out, err := build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+	return r
+}
+
+// start returns the address of a registry of an archive's image, with further flags.
+func (r registries) start(archive string, flags ...string) string {
+	GinkgoHelper()
+	process, err := launch.StartCommand(exec.Command(r.program, append(flags, "-image="+registryImage+"="+archive)...))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(process.Kill)
+	const begin = "serving at "
+	Eventually(process.Output).Should(ContainSubstring(begin))
+	_, address, _ := strings.Cut(process.Output(), begin)
+	return strings.TrimSpace(address)
+}
+
+var _ = Describe("svc image pull", func() {
+	It("pulls images from a registry, and says what is wrong with one", func(ctx SpecContext) {
+		all := newRegistries(ctx)
+		image := func(args ...string) (string, error) {
+			out, err := exec.CommandContext(ctx, svc, append(append([]string{"image"}, args...), "--data-dir="+node.DataDir)...).CombinedOutput()
+			return string(out), err
+		}
+		pull := func(address string) (string, error) { return image("pull", address+"/"+registryImage) }
+
+		server := filepath.Join(dir, "server.tar")
+
+		By("without TLS at a loopback address")
+		plain := all.start(server)
+		out, err := pull(plain)
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).To(MatchRegexp(`(?m)^` + plain + `/team/web:1  sha256:[0-9a-f]{64}  [0-9.]+ MiB$`))
+		Expect(image("list")).To(ContainSubstring(plain + "/team/web:1 "))
+		By("one that it has not, and another one at the same time")
+		out, err = image("pull", plain+"/team/web:2", plain+"/"+registryImage)
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(And(ContainSubstring(plain+"/team/web:1  sha256:"), MatchRegexp("svc image pull: "+plain+"/team/web:2: .*not found")))
+
+		By("with TLS, by a certificate that the machine does not trust")
+		own := newDir()
+		certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+		Expect(err).NotTo(HaveOccurred())
+		authority := filepath.Join(own, "ca.crt")
+		Expect(os.WriteFile(authority, certificate, 0o600)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(own, "tls.key"), key, 0o600)).To(Succeed())
+		secure := all.start(server, "-certificate="+authority, "-key="+filepath.Join(own, "tls.key"))
+		hosts := filepath.Join(containerd.DefaultRegistryDir, secure)
+		Expect(os.MkdirAll(hosts, 0o755)).To(Succeed())
+		DeferCleanup(os.RemoveAll, hosts)
+		write := func(server, more string) {
+			GinkgoHelper()
+			Expect(os.WriteFile(filepath.Join(hosts, "hosts.toml"), []byte("server = \""+server+"\"\n[host.\""+server+"\"]\n"+more), 0o644)).To(Succeed())
+		}
+		out, err = pull(secure)
+		Expect(err).To(HaveOccurred(), out)
+		By("which a file for the registry names")
+		write("https://"+secure, "  ca = \""+authority+"\"\n")
+		out, err = pull(secure)
+		Expect(err).NotTo(HaveOccurred(), out)
+
+		By("that wants a login")
+		private := all.start(server, "-password=secret")
+		out, err = pull(private)
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(And(ContainSubstring("401 Unauthorized"), ContainSubstring("imagePullSecrets")))
+	})
+})
