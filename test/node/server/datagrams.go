@@ -8,12 +8,12 @@ import (
 )
 
 // answerDatagrams answers datagrams at an address until the end.
-func answerDatagrams(at string) error {
+func answerDatagrams(network, at string) error {
 	name, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	conn, err := net.ListenPacket("udp", at)
+	conn, err := net.ListenPacket(network, at)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,8 @@
 //	GET  /whoami      the pod's user at the API server, and which token says so;
 //	                  with ?new=true, by a new client
 //	GET  /ask?verb=V&path=P  what the API server answers to the pod
-//	POST /load?url=U&rate=N  begins to get a URL N times a second
+//	POST /load?url=U&rate=N  begins to get a URL N times a second, each time by a new
+//	                  connection; with &keepalive=true, by those that stay open
 //	DELETE /load      stops that, and answers how often it was answered; 502 if
 //	                  not always
 //	POST /records?record=X   appends a record to the file --records, and answers
@@ -22,7 +23,11 @@
 // With --ask=URL it gets the URL, and ends. With --ask=udp://ADDRESS it prints the answer to
 // a datagram.
 //
-// It answers datagrams, too, at the same port, with the name of its pod.
+// With --reach=PROTOCOL://ADDRESS (tcp, udp or sctp), which may be given several times, it
+// prints those that answer, and ends.
+//
+// It answers datagrams, too, at the same port, with the name of its pod. At --peer=ADDRESS, which
+// may be given several times, it answers connections, datagrams and SCTP likewise.
 //
 // It serves the health service of gRPC, too, at --grpc, which answers likewise.
 //
@@ -57,6 +62,9 @@ func main() {
 	unready := flag.Bool("unready", false, "not ready until told to be")
 	grpcListen := flag.String("grpc", "", "address to serve gRPC at")
 	ask := flag.String("ask", "", "URL to get instead of serving; whatever is not 200 is a failure")
+	var reached, peers []string
+	flag.Func("reach", "address to try instead of serving", func(text string) error { reached = append(reached, text); return nil })
+	flag.Func("peer", "address to answer at", func(text string) error { peers = append(peers, text); return nil })
 	recordsFile := flag.String("records", "", "file of records to append to; it is checked at the start")
 	flag.Parse()
 	if address, datagram := strings.CutPrefix(*ask, "udp://"); datagram {
@@ -64,25 +72,28 @@ func main() {
 	} else if *ask != "" {
 		os.Exit(get(*ask))
 	}
-	if err := answerDatagrams(*listen); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	if len(reached) > 0 {
+		try(reach(reached))
+		return
+	}
+	try(answerDatagrams("udp", *listen))
+	for _, at := range peers {
+		try(answerPeers(at))
 	}
 	health := health.NewServer()
-	if err := serveGRPC(*grpcListen, health); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	try(serveGRPC(*grpcListen, health))
 	mux := handler(!*unready, health)
 	if *recordsFile != "" {
 		kept, err := openRecords(*recordsFile)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		try(err)
 		mux.HandleFunc("POST /records", kept.serve)
 	}
-	if err := serve(*listen, *delay, mux); err != nil {
+	try(serve(*listen, *delay, mux))
+}
+
+// try ends the program if there is an error.
+func try(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
