@@ -13,8 +13,7 @@
 //	GET  /whoami      the pod's user at the API server, and which token says so;
 //	                  with ?new=true, by a new client
 //	GET  /ask?verb=V&path=P  what the API server answers to the pod
-//	POST /load?url=U&rate=N  begins to get a URL N times a second, each time by a new
-//	                  connection; with &keepalive=true, by those that stay open
+//	POST /load?url=U&rate=N  begins to get a URL N times a second
 //	DELETE /load      stops that, and answers how often it was answered; 502 if
 //	                  not always
 //	POST /records?record=X   appends a record to the file --records, and answers
