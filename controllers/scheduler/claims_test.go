@@ -241,3 +241,31 @@ func TestAPodWithoutTimeToWaitGetsItsClaimsBoundAndIsRetried(t *testing.T) {
 	c.core.claimChanged(newClaim("data"), bound)
 	c.expect("a -> n")
 }
+
+func TestTheEndOfAnAttachmentRetriesAPodThatFoundNoRoomForItsVolume(t *testing.T) {
+	c := newCluster(t)
+	c.node("n", nil)
+	c.core.snapshot.SetCSINode(&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: storagev1.CSINodeSpec{
+		Drivers: []storagev1.CSINodeDriver{{Name: "d", Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To[int32](1)}}},
+	}})
+	for _, name := range []string{"old", "new"} {
+		pv := newVolume(name)
+		pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: name}
+		c.core.volumeChanged(nil, pv)
+	}
+	claim := newClaim("new")
+	claim.Annotations = map[string]string{volume.AnnBindCompleted: "yes"}
+	claim.Spec.VolumeName = "new"
+	c.core.claimChanged(nil, claim)
+	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: storagev1.VolumeAttachmentSpec{
+		Attacher: "d", NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("old")},
+	}}
+	c.core.attachmentChanged(nil, attachment)
+	c.pod("a", uses("new"))
+	c.expect("a: exceed max volume count")
+	c.now = c.now.Add(time.Minute)
+	c.core.attachmentChanged(attachment, attachment)
+	c.expect()
+	c.core.attachmentChanged(attachment, nil)
+	c.expect("a -> n")
+}

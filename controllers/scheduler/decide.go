@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -279,6 +280,19 @@ func (c *core) volumeChanged(before, after *corev1.PersistentVolume) {
 			c.wakeUsers(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
 		}
 	}
+}
+
+// attachmentChanged handles an event of the attachment of a volume to a node. The deletion
+// of one leaves room for another.
+func (c *core) attachmentChanged(before, after *storagev1.VolumeAttachment) {
+	if before != nil {
+		c.snapshot.RemoveAttachment(before)
+	}
+	if after == nil {
+		c.wake(decision.AttachmentGone)
+		return
+	}
+	c.snapshot.SetAttachment(after)
 }
 
 // wakeUsers retries the pods that wait for a claim of theirs.

@@ -157,5 +157,6 @@ var eventNames = []struct {
 	{decision.VolumeChanged, "PvUpdate"},
 	{decision.ClassChanged, "StorageClassUpdate"},
 	{decision.CSINodeChanged, "CSINodeUpdate"},
+	{decision.AttachmentGone, "VolumeAttachmentDelete"},
 	{decision.NamespaceChanged, "NamespaceUpdate"},
 }

@@ -36,6 +36,7 @@ func kinds() []kind {
 			func(s *decision.Snapshot, o *storagev1.StorageClass) { s.RemoveClass(o.Name) }),
 		snapshotKind(decision.CSINodeChanged, (*decision.Snapshot).SetCSINode,
 			func(s *decision.Snapshot, o *storagev1.CSINode) { s.RemoveCSINode(o.Name) }),
+		kindOf((*core).attachmentChanged),
 		snapshotKind(0, (*decision.Snapshot).SetBudget,
 			func(s *decision.Snapshot, o *policyv1.PodDisruptionBudget) { s.RemoveBudget(o.Namespace, o.Name) }),
 		snapshotKind(decision.ClassChanged, (*decision.Snapshot).SetDriver,

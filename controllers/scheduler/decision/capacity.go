@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 )
 
 // capacities are what CSI drivers report of the storage that they can provision
@@ -17,17 +18,23 @@ type capacities struct {
 	byClass map[string]map[objectName]*storagev1.CSIStorageCapacity
 }
 
-// SetDriver sets whether the capacity that a driver reports counts.
+// SetDriver sets whether the capacity that a driver reports counts, and whether the pods
+// with its volumes need a node with the driver.
 func (s *Snapshot) SetDriver(driver *storagev1.CSIDriver) {
-	if driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity {
+	s.RemoveDriver(driver.Name)
+	if ptr.Deref(driver.Spec.StorageCapacity, false) {
 		s.storage.capacities.drivers[driver.Name] = true
-	} else {
-		s.RemoveDriver(driver.Name)
+	}
+	if ptr.Deref(driver.Spec.PreventPodSchedulingIfMissing, false) {
+		s.storage.limits.required.Insert(driver.Name)
 	}
 }
 
 // RemoveDriver removes a driver.
-func (s *Snapshot) RemoveDriver(name string) { delete(s.storage.capacities.drivers, name) }
+func (s *Snapshot) RemoveDriver(name string) {
+	delete(s.storage.capacities.drivers, name)
+	s.storage.limits.required.Delete(name)
+}
 
 // SetCapacity adds a report, or replaces it. Its class does not change.
 func (s *Snapshot) SetCapacity(report *storagev1.CSIStorageCapacity) {

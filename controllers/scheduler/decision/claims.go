@@ -20,8 +20,7 @@ type storage struct {
 	// which can use them.
 	byClass map[string][]*corev1.PersistentVolume
 	classes map[string]*storagev1.StorageClass
-	// limits are the numbers of volumes by node and driver.
-	limits map[string]map[string]int
+	limits  volumeLimits
 	// users are the numbers of pods that have a node by claim.
 	users      map[objectName]int
 	capacities capacities
@@ -37,7 +36,7 @@ func newStorage() storage {
 		volumes: map[string]*corev1.PersistentVolume{},
 		byClass: map[string][]*corev1.PersistentVolume{},
 		classes: map[string]*storagev1.StorageClass{},
-		limits:  map[string]map[string]int{},
+		limits:  newVolumeLimits(),
 		users:   map[objectName]int{},
 		capacities: capacities{
 			drivers: map[string]bool{}, byClass: map[string]map[objectName]*storagev1.CSIStorageCapacity{},
@@ -102,25 +101,6 @@ func (s *Snapshot) SetClass(class *storagev1.StorageClass) { s.storage.classes[c
 
 // RemoveClass removes a storage class.
 func (s *Snapshot) RemoveClass(name string) { delete(s.storage.classes, name) }
-
-// SetCSINode sets how many volumes of each driver a node can have. The default is no
-// limit.
-func (s *Snapshot) SetCSINode(object *storagev1.CSINode) {
-	limits := map[string]int{}
-	for _, driver := range object.Spec.Drivers {
-		if driver.Allocatable != nil && driver.Allocatable.Count != nil {
-			limits[driver.Name] = int(*driver.Allocatable.Count)
-		}
-	}
-	if len(limits) > 0 {
-		s.storage.limits[object.Name] = limits
-	} else {
-		delete(s.storage.limits, object.Name)
-	}
-}
-
-// RemoveCSINode removes the limits of a node.
-func (s *Snapshot) RemoveCSINode(name string) { delete(s.storage.limits, name) }
 
 // claimed is a volume of a pod with a claim.
 type claimed struct {

@@ -12,7 +12,7 @@ import (
 
 // Event is a set of changes in the cluster that can make an unschedulable pod
 // schedulable.
-type Event uint16
+type Event uint32
 
 // The events. Each filter lists those after which it may accept a node.
 const (
@@ -31,6 +31,7 @@ const (
 	CSINodeChanged         // a CSI node was created or changed
 	NamespaceChanged       // a namespace was created, or its labels changed
 	DevicesChanged         // a resource claim, device class or resource slice was created or changed
+	AttachmentGone         // the attachment of a volume to a node was deleted
 	OwnClaimChanged        // a claim of the pod itself, or the volume of one, was created, changed or deleted
 )
 

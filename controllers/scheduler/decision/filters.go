@@ -22,7 +22,7 @@ var filters = []filter{
 	{"NodePorts", NodeAdded | PodGone, hasFreePorts, resolvable},
 	{"NodeResourcesFit", NodeAdded | NodeAllocatable | PodGone | PodShrunk, hasResources, resolvable},
 	{"VolumeRestrictions", NodeAdded | PodGone | ClaimChanged, mayShareVolumes, resolvable | global},
-	{"NodeVolumeLimits", NodeAdded | PodGone | ClaimChanged | VolumeChanged | ClassChanged | CSINodeChanged, hasRoomForVolumes, resolvable},
+	{"NodeVolumeLimits", NodeAdded | PodGone | ClaimChanged | VolumeChanged | ClassChanged | CSINodeChanged | AttachmentGone, hasRoomForVolumes, resolvable},
 	{"VolumeBinding", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, reachesVolumes, 0},
 	{"VolumeZone", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, inZoneOfVolumes, 0},
 	{"PodTopologySpread", NodeAdded | NodeRemoved | NodeLabels | NodeTaints | PodBound | PodGone | PodLabels, spreadsEvenly, resolvable | global},

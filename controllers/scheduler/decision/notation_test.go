@@ -196,6 +196,11 @@ func parseToleration(word string) corev1.Toleration {
 	if equal {
 		t.Operator = corev1.TolerationOpEqual
 	}
+	for sign, operator := range map[string]corev1.TolerationOperator{">": corev1.TolerationOpGt, "<": corev1.TolerationOpLt} {
+		if key, value, ok := strings.Cut(word, sign); ok {
+			t.Key, t.Value, t.Operator = key, value, operator
+		}
+	}
 	return t
 }
 
@@ -444,17 +449,6 @@ func parseClass(line string) *storagev1.StorageClass {
 		}
 	}
 	return c
-}
-
-// parseLimits reads: node driver=count...
-func parseLimits(line string) *storagev1.CSINode {
-	name, words := fields(line)
-	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	for _, word := range words {
-		driver, count, _ := strings.Cut(word, "=")
-		n.Spec.Drivers = append(n.Spec.Drivers, storagev1.CSINodeDriver{Name: driver, Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To(int32(must(strconv.Atoi(count))))}})
-	}
-	return n
 }
 
 // parseBudget reads: name {label=value} [allowed=n] [disrupted=pod].

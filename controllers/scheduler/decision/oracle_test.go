@@ -32,6 +32,7 @@ type question struct {
 	CSINodes        []*storagev1.CSINode
 	Drivers         []*storagev1.CSIDriver
 	Capacities      []*storagev1.CSIStorageCapacity
+	Attachments     []*storagev1.VolumeAttachment
 	Pod             *corev1.Pod
 }
 

@@ -33,8 +33,7 @@ func (w *clusterState) withVolumes(line string, p float64) string {
 func claimName(namespace string, i int) string { return fmt.Sprintf("%s-%d", namespace, i) }
 
 // buildStorage makes classes, volumes and claims of each kind: bound and waiting ones, with
-// the limits and capacities of their drivers. There are no VolumeAttachments: svc counts
-// the volumes of pods, kube-scheduler 1.36 also those that are still attached without one.
+// the limits and capacities of their drivers, and the attachments of volumes.
 func (w *clusterState) buildStorage(q *question) {
 	for _, line := range []string{"waits waits", "provisions waits provisioner=d1", "zoned waits provisioner=d1 zone=" + w.zone(), "other waits provisioner=d2", "immediate provisioner=d1"} {
 		w.record("class " + line)
@@ -42,8 +41,10 @@ func (w *clusterState) buildStorage(q *question) {
 		w.snapshot.SetClass(q.Classes[len(q.Classes)-1])
 	}
 	for _, name := range []string{"d1", "d2"} {
-		driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(w.Float64() < 0.5)}}
-		w.record(fmt.Sprintf("driver %s capacity=%t", name, *driver.Spec.StorageCapacity))
+		driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSIDriverSpec{
+			StorageCapacity: ptr.To(w.Float64() < 0.5), PreventPodSchedulingIfMissing: ptr.To(w.Float64() < 0.1),
+		}}
+		w.record(fmt.Sprintf("driver %s capacity=%t required=%t", name, *driver.Spec.StorageCapacity, *driver.Spec.PreventPodSchedulingIfMissing))
 		q.Drivers = append(q.Drivers, driver)
 		w.snapshot.SetDriver(driver)
 	}
@@ -52,7 +53,7 @@ func (w *clusterState) buildStorage(q *question) {
 	}
 	for _, n := range q.Nodes {
 		if w.Float64() < 0.7 {
-			line := n.Name + w.maybe(0.8, "d1=1", "d1=2") + w.maybe(0.5, "d2=1", "d2=3")
+			line := n.Name + w.maybe(0.8, "d1=1", "d1=2") + w.maybe(0.7, "d2=1", "d2=3", "d2")
 			w.record("limits " + line)
 			q.CSINodes = append(q.CSINodes, parseLimits(line))
 			w.snapshot.SetCSINode(q.CSINodes[len(q.CSINodes)-1])
@@ -66,6 +67,19 @@ func (w *clusterState) buildStorage(q *question) {
 			w.claim(q, namespace.Name, claimName(namespace.Name, i))
 		}
 	}
+	for i := range w.IntN(4) {
+		w.attachment(q, fmt.Sprint("attached", i))
+	}
+}
+
+// attachment makes a volume that is attached to a node without a pod. No claim has it:
+// kube-scheduler counts a volume of the pod twice that is attached to the node.
+func (w *clusterState) attachment(q *question, name string) {
+	w.volume(q, name+w.one(" csi=d1", " csi=d2", ""))
+	line := name + " volume=" + w.one(name, name, "absent") + " csi=" + w.one("d1", "d2") + " on=" + q.Nodes[w.IntN(len(q.Nodes))].Name
+	w.record("attachment " + line)
+	q.Attachments = append(q.Attachments, parseAttachment(line))
+	w.snapshot.SetAttachment(q.Attachments[len(q.Attachments)-1])
 }
 
 // claim makes a claim that is bound, waits for a pod or cannot be used.

@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/internal/golden"
 )
@@ -43,11 +41,13 @@ func (s *Snapshot) run(command, rest string) string {
 	case "class":
 		s.SetClass(parseClass(rest))
 	case "driver":
-		s.SetDriver(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: rest}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}})
+		s.SetDriver(parseDriver(rest))
 	case "capacity":
 		s.SetCapacity(parseCapacity(rest))
 	case "limits":
 		s.SetCSINode(parseLimits(rest))
+	case "attachment":
+		s.SetAttachment(parseAttachment(rest))
 	case "remove":
 		kind, rest, _ := strings.Cut(rest, " ")
 		switch kind {
@@ -55,6 +55,8 @@ func (s *Snapshot) run(command, rest string) string {
 			s.RemoveNode(rest)
 		case "pod":
 			s.RemovePod(parsePod(rest))
+		case "attachment":
+			s.RemoveAttachment(parseAttachment(rest))
 		case "taintrule":
 			s.RemoveDeviceTaintRule(rest)
 		}

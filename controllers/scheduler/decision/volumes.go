@@ -99,44 +99,6 @@ func conflict(a, b *corev1.Volume) bool {
 	return false
 }
 
-// hasRoomForVolumes rejects nodes whose limit of volumes of a CSI driver would be
-// exceeded.
-func hasRoomForVolumes(s *Snapshot, r *request) rule {
-	if len(r.claims) == 0 || len(s.storage.limits) == 0 {
-		return rule{}
-	}
-	wanted := s.storage.csiVolumes(r.claims)
-	if len(wanted) == 0 {
-		return rule{}
-	}
-	return rule{check: func(n *node, why []string) []string {
-		limits := s.storage.limits[n.name]
-		if limits == nil {
-			return why
-		}
-		volumes := map[csiVolume]bool{}
-		for _, p := range n.pods {
-			for v := range s.storage.csiVolumes(p.claims) {
-				volumes[v] = true
-			}
-		}
-		drivers := map[string]int{}
-		for v := range volumes {
-			drivers[v.driver]++
-		}
-		for v := range wanted {
-			if volumes[v] {
-				continue
-			}
-			drivers[v.driver]++
-			if limit, limited := limits[v.driver]; limited && drivers[v.driver] > limit {
-				return append(why, "node(s) exceed max volume count")
-			}
-		}
-		return why
-	}}
-}
-
 // reachesVolumes rejects nodes on which a volume of the pod cannot be used, or a
 // waiting claim cannot be bound.
 func reachesVolumes(s *Snapshot, r *request) rule {

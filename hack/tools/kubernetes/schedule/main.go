@@ -54,6 +54,7 @@ type Question struct {
 	CSINodes    []*storagev1.CSINode
 	Drivers     []*storagev1.CSIDriver
 	Capacities  []*storagev1.CSIStorageCapacity
+	Attachments []*storagev1.VolumeAttachment
 	Pod         *corev1.Pod
 }
 
@@ -120,8 +121,8 @@ type scheduler struct {
 var omitted = sets.New("DynamicResources", "NodeDeclaredFeatures", "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
 
 func newScheduler(ctx context.Context) (*scheduler, error) {
-	// So that preemption has ended when it returns.
-	if err := utilfeature.DefaultMutableFeatureGate.Set("SchedulerAsyncPreemption=false"); err != nil {
+	// So that preemption has ended when it returns. The other is on by default from 1.37 on.
+	if err := utilfeature.DefaultMutableFeatureGate.Set("SchedulerAsyncPreemption=false,VolumeLimitScaling=true"); err != nil {
 		return nil, err
 	}
 	metrics.Register()
@@ -189,6 +190,7 @@ func (s *scheduler) load(q *Question) error {
 		replace(s.informers.Storage().V1().CSINodes().Informer(), q.CSINodes),
 		replace(s.informers.Storage().V1().CSIDrivers().Informer(), q.Drivers),
 		replace(s.informers.Storage().V1().CSIStorageCapacities().Informer(), q.Capacities),
+		replace(s.informers.Storage().V1().VolumeAttachments().Informer(), q.Attachments),
 	)
 }
 
