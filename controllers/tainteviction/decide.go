@@ -31,7 +31,7 @@ func noExecute(node *corev1.Node) []corev1.Taint {
 func evictAt(pod *corev1.Pod, taints []corev1.Taint, added func(corev1.Taint) time.Time) (at time.Time, ok bool) {
 	for _, taint := range taints {
 		i := slices.IndexFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
-			return t.ToleratesTaint(klog.Background(), &taint, false)
+			return t.ToleratesTaint(klog.Background(), &taint, true)
 		})
 		if i < 0 {
 			return time.Time{}, true

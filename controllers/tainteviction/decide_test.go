@@ -22,6 +22,11 @@ func TestEvictAt(t *testing.T) {
 	}
 	all := func(ts ...corev1.Toleration) []corev1.Toleration { return ts }
 	gone, other := taint("gone", 100), taint("other", 50)
+	five := gone
+	five.Value = "5"
+	compares := func(than string) corev1.Toleration {
+		return corev1.Toleration{Key: "gone", Operator: corev1.TolerationOpGt, Value: than}
+	}
 	now := &time.Time{}
 	for _, test := range []struct {
 		name        string
@@ -42,6 +47,8 @@ func TestEvictAt(t *testing.T) {
 		{"of several taints the earliest eviction decides", 0, all(tolerates("gone", 30), tolerates("other", 60)), []corev1.Taint{gone, other}, new(at(110))},
 		{"a taint that is tolerated without seconds does not delay another's eviction", 0, all(tolerates("gone", 30), tolerates("other")), []corev1.Taint{gone, other}, new(at(130))},
 		{"all taints must be tolerated", 0, all(tolerates("other", 60)), []corev1.Taint{other, gone}, now},
+		{"a toleration may compare numbers", 0, all(compares("4")), []corev1.Taint{five}, nil},
+		{"which must not be too small", 0, all(compares("5")), []corev1.Taint{five}, now},
 		{"a toleration of everything tolerates", 0, all(corev1.Toleration{Operator: corev1.TolerationOpExists}), []corev1.Taint{gone, other}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 func Untolerated(pod *corev1.Pod, node *corev1.Node) *corev1.Taint {
 	taint, found := schedulinghelper.FindMatchingUntoleratedTaint(
 		klog.Logger{}, node.Spec.Taints, pod.Spec.Tolerations,
-		func(t *corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }, false)
+		func(t *corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }, true)
 	if !found {
 		return nil
 	}

@@ -169,8 +169,9 @@ func toleratesAll(tolerations []corev1.Toleration, taints []corev1.Taint) bool {
 }
 
 func tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
-	// The logger is for operators that are compared as numbers, which are alpha.
-	return schedulingcorev1.TolerationsTolerateTaint(klog.Logger{}, tolerations, taint, false)
+	// The API server accepts operators that compare numbers with the gate
+	// TaintTolerationComparisonOperators. The logger is for values that are not numbers.
+	return schedulingcorev1.TolerationsTolerateTaint(klog.Logger{}, tolerations, taint, true)
 }
 
 // nodes are the nodes of a snapshot.
