@@ -69,7 +69,7 @@ func (o *options) validate() []error {
 const workers = 10
 
 func (o *options) setup(ctx context.Context, env *controller.Env) error {
-	if err := env.Indexes.Need(ctx, index.PodsByNode(), index.PodsByClaim(), attachmentsByNode(), attachmentsByVolume()); err != nil {
+	if err := env.Indexes.Need(ctx, index.PodsByNode(), index.PodsByClaim(), attachmentsByNode(), attachmentsByVolume(), volumesByHandle()); err != nil {
 		return err
 	}
 	r := &reconciler{
@@ -90,13 +90,20 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 var nodeChanged = predicate.TypedFuncs[client.Object]{UpdateFunc: func(e ctrlevent.TypedUpdateEvent[client.Object]) bool {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return before.UID != after.UID || ready(before) != ready(after) ||
-		!apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) || before.Annotations[attachAnnotation] != after.Annotations[attachAnnotation] ||
+		!apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) || managed(before) != managed(after) ||
 		!apiequality.Semantic.DeepEqual(before.Status.VolumesInUse, after.Status.VolumesInUse) ||
 		!apiequality.Semantic.DeepEqual(before.Status.VolumesAttached, after.Status.VolumesAttached)
 }}
 
 // attachAnnotation marks the nodes to which the controller attaches volumes.
 const attachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach"
+
+// managed reports whether a node has the annotation, whatever its value, as
+// kube-controller-manager takes it.
+func managed(node *corev1.Node) bool {
+	_, ok := node.Annotations[attachAnnotation]
+	return ok
+}
 
 // attachmentsByNode and attachmentsByVolume find attachments.
 func attachmentsByNode() controller.Index {
@@ -109,6 +116,17 @@ func attachmentsByVolume() controller.Index {
 	return controller.Index{Name: "volume", Object: &storagev1.VolumeAttachment{}, Values: func(obj client.Object) []string {
 		if name := obj.(*storagev1.VolumeAttachment).Spec.Source.PersistentVolumeName; name != nil {
 			return []string{*name}
+		}
+		return nil
+	}}
+}
+
+// volumesByHandle finds the persistent volumes of CSI drivers by their unique names: several
+// may be the same volume.
+func volumesByHandle() controller.Index {
+	return controller.Index{Name: "handle", Object: &corev1.PersistentVolume{}, Values: func(obj client.Object) []string {
+		if pv := obj.(*corev1.PersistentVolume); pv.Spec.CSI != nil {
+			return []string{string(uniqueName(pv))}
 		}
 		return nil
 	}}

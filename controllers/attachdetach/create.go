@@ -3,6 +3,7 @@ package attachdetach
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,27 +22,26 @@ type exclusives struct {
 	// creation of its attachment has returned. As the controller's client waits in each
 	// list until the cache has its own writes, the next list shows the attachment.
 	mu sync.Mutex
-	// hidden are, by the names of their volumes, the attachments that may exist though the
-	// cache does not have them: the response to their creation was lost, or was that they
+	// hidden are, by the unique names of their volumes, the attachments that may exist though
+	// the cache does not have them: the response to their creation was lost, or was that they
 	// exist already. The values are of the type *storagev1.VolumeAttachment.
 	hidden sync.Map
 }
 
 // shown forgets the attachments that the cache has.
 func (e *exclusives) shown(attachments []*storagev1.VolumeAttachment) {
-	for _, a := range attachments {
-		if a.Spec.Source.PersistentVolumeName == nil {
-			continue
+	e.hidden.Range(func(volume, a any) bool {
+		if slices.ContainsFunc(attachments, func(shown *storagev1.VolumeAttachment) bool {
+			return shown.Name == a.(*storagev1.VolumeAttachment).Name
+		}) {
+			e.hidden.CompareAndDelete(volume, a)
 		}
-		volume := *a.Spec.Source.PersistentVolumeName
-		if hidden := e.get(volume); hidden != nil && hidden.Name == a.Name {
-			e.hidden.CompareAndDelete(volume, hidden)
-		}
-	}
+		return true
+	})
 }
 
 // get returns the hidden attachment of a volume, nil if there is none.
-func (e *exclusives) get(volume string) *storagev1.VolumeAttachment {
+func (e *exclusives) get(volume corev1.UniqueVolumeName) *storagev1.VolumeAttachment {
 	a, _ := e.hidden.Load(volume)
 	hidden, _ := a.(*storagev1.VolumeAttachment)
 	return hidden
@@ -50,7 +50,6 @@ func (e *exclusives) get(volume string) *storagev1.VolumeAttachment {
 // create creates an attachment. That of an exclusive volume is not created, but the pods
 // get an event, if the volume has an attachment to another node by now.
 func (r *reconciler) create(ctx context.Context, c creation) error {
-	volume, node := c.volume.Name, c.attachment.Spec.NodeName
 	if !exclusive(c.volume) {
 		return client.IgnoreAlreadyExists(r.client.Create(ctx, c.attachment))
 	}
@@ -61,19 +60,17 @@ func (r *reconciler) create(ctx context.Context, c creation) error {
 		return err
 	}
 	if other == "" {
-		all, err := r.attachments(ctx, attachmentsByVolume().Name, volume)
-		if err != nil {
+		if other, err = r.elsewhere(ctx, c.volume, c.attachment.Spec.NodeName); err != nil {
 			return err
 		}
-		other = elsewhere(all, volume, node)
 	}
 	if other != "" {
 		for _, pod := range c.pods {
-			r.recorder.Event(pod, corev1.EventTypeWarning, "FailedAttachVolume", multiAttach(volume, other))
+			r.recorder.Event(pod, corev1.EventTypeWarning, "FailedAttachVolume", multiAttach(c.volume.Name, other))
 		}
 		return nil
 	}
-	return client.IgnoreAlreadyExists(r.createExclusive(ctx, c.attachment))
+	return client.IgnoreAlreadyExists(r.createExclusive(ctx, uniqueName(c.volume), c.attachment))
 }
 
 // hidden returns the other node to which the volume has an attachment that the cache does
@@ -81,11 +78,12 @@ func (r *reconciler) create(ctx context.Context, c creation) error {
 // does not show an attachment that the API server is about to create. The caller holds
 // r.exclusives.mu.
 func (r *reconciler) hidden(ctx context.Context, c creation) (string, error) {
-	a := r.exclusives.get(c.volume.Name)
+	volume := uniqueName(c.volume)
+	a := r.exclusives.get(volume)
 	if a == nil || a.Name == c.attachment.Name {
 		return "", nil
 	}
-	err := r.createExclusive(ctx, a.DeepCopy())
+	err := r.createExclusive(ctx, volume, a.DeepCopy())
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err):
 		return a.Spec.NodeName, nil
@@ -95,10 +93,10 @@ func (r *reconciler) hidden(ctx context.Context, c creation) (string, error) {
 	return "", fmt.Errorf("the volume may be attached to node %s: %w", a.Spec.NodeName, err)
 }
 
-// createExclusive creates an attachment and records whether the cache may lack it. The
+// createExclusive creates an attachment of a volume and records whether the cache may lack it. The
 // caller holds r.exclusives.mu.
-func (r *reconciler) createExclusive(ctx context.Context, a *storagev1.VolumeAttachment) error {
-	volume, asked := *a.Spec.Source.PersistentVolumeName, a.DeepCopy()
+func (r *reconciler) createExclusive(ctx context.Context, volume corev1.UniqueVolumeName, a *storagev1.VolumeAttachment) error {
+	asked := a.DeepCopy()
 	err := r.client.Create(ctx, a)
 	switch {
 	case err == nil, refused(err):

@@ -175,3 +175,47 @@ func TestAnExclusiveVolumeWhoseAttachmentIsUncertainIsNotAttachedToAnotherNode(t
 		})
 	}
 }
+
+// Several PersistentVolumes may be the same volume of a driver.
+func TestAnExclusiveVolumeOfTwoPersistentVolumesIsAttachedToOneNode(t *testing.T) {
+	c := newSharedCluster(t, interceptor.Funcs{})
+	pv := volumeOf("pv", corev1.ReadWriteOnce)
+	pv.Name = "second"
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "second", UID: "2"}
+	second := &corev1.Pod{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "second"}, second); err != nil {
+		t.Fatal(err)
+	}
+	second.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "second"
+	for _, err := range []error{
+		c.Create(t.Context(), pv),
+		c.Create(t.Context(), &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "second", UID: "2"},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "second"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+		}),
+		c.Update(t.Context(), second),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sync := func(want string, events int) {
+		t.Helper()
+		for _, node := range []string{"n", "m"} {
+			if _, err := c.Reconcile(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := c.attachedTo(t); got != want {
+			t.Errorf("the volume is attached to %q, want %q", got, want)
+		}
+		if got := c.multiAttachEvents(); got != events {
+			t.Errorf("%d events about a volume that another node has, want %d", got, events)
+		}
+	}
+	sync("n", 1)
+	if err := c.Delete(t.Context(), c.pod); err != nil {
+		t.Fatal(err)
+	}
+	sync("m", 0)
+}

@@ -18,9 +18,8 @@ type state struct {
 	node *corev1.Node // nil if it was deleted
 	// wanted are the volumes of the node's pods that a driver attaches.
 	wanted []wanted
-	// attachments are those to the node, others those of the wanted volumes to other
-	// nodes.
-	attachments, others []*storagev1.VolumeAttachment
+	// attachments are those to the node.
+	attachments []*storagev1.VolumeAttachment
 	// volumes are those of the attachments, by name.
 	volumes map[string]*corev1.PersistentVolume
 	now     time.Time
@@ -34,6 +33,8 @@ type state struct {
 type wanted struct {
 	volume *corev1.PersistentVolume
 	pods   []*corev1.Pod
+	// elsewhere is another node that the volume is attached to, empty if there is none.
+	elsewhere string
 }
 
 // plan is what to do for a node.
@@ -111,8 +112,8 @@ func (s *state) attach(p *plan, w wanted, name string, a *storagev1.VolumeAttach
 	case a != nil && a.Status.AttachError != nil:
 		report(corev1.EventTypeWarning, "FailedAttachVolume", fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", w.volume.Name, a.Status.AttachError.Message))
 	case a != nil: // its driver has not attached it yet
-	case exclusive(w.volume) && elsewhere(s.others, w.volume.Name, s.name) != "":
-		report(corev1.EventTypeWarning, "FailedAttachVolume", multiAttach(w.volume.Name, elsewhere(s.others, w.volume.Name, s.name)))
+	case exclusive(w.volume) && w.elsewhere != "":
+		report(corev1.EventTypeWarning, "FailedAttachVolume", multiAttach(w.volume.Name, w.elsewhere))
 	default:
 		created := &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
 			Attacher: w.volume.Spec.CSI.Driver, NodeName: s.name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &w.volume.Name},
@@ -120,17 +121,6 @@ func (s *state) attach(p *plan, w wanted, name string, a *storagev1.VolumeAttach
 		created.Name = name
 		p.create = append(p.create, creation{w, created})
 	}
-}
-
-// elsewhere returns a node other than the given one that a volume is attached to, empty
-// if there is none.
-func elsewhere(attachments []*storagev1.VolumeAttachment, volume, node string) string {
-	for _, a := range attachments {
-		if pv := a.Spec.Source.PersistentVolumeName; pv != nil && *pv == volume && a.Spec.NodeName != node {
-			return a.Spec.NodeName
-		}
-	}
-	return ""
 }
 
 // multiAttach is the message about an exclusive volume that is attached to another node.

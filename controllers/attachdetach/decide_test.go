@@ -35,7 +35,8 @@ func TestDecide(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	pv, shared := volumeOf("pv", corev1.ReadWriteOnce), volumeOf("pv", corev1.ReadWriteMany)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
-	uses := func(pv *corev1.PersistentVolume) []wanted { return []wanted{{pv, []*corev1.Pod{pod}}} }
+	uses := func(pv *corev1.PersistentVolume) []wanted { return []wanted{{volume: pv, pods: []*corev1.Pod{pod}}} }
+	elsewhere := func(pv *corev1.PersistentVolume) []wanted { return []wanted{{pv, []*corev1.Pod{pod}, "m"}} }
 	of := func(a ...*storagev1.VolumeAttachment) []*storagev1.VolumeAttachment { return a }
 	inUse := func(s *state) { s.node.Status.VolumesInUse = []corev1.UniqueVolumeName{uniqueName(pv)} }
 	notReady := func(s *state) { inUse(s); s.node.Status.Conditions = nil }
@@ -59,8 +60,8 @@ func TestDecide(t *testing.T) {
 		{"the driver's error is one of the pod", state{wanted: uses(pv), attachments: of(attachmentOf(pv, "n", func(a *storagev1.VolumeAttachment) {
 			a.Status.AttachError = &storagev1.VolumeError{Message: "no"}
 		}))}, nil, "Warning FailedAttachVolume"},
-		{"a volume that another node has waits", state{wanted: uses(pv), others: of(attachmentOf(pv, "m", attached))}, nil, "Warning FailedAttachVolume"},
-		{"unless several nodes may have it", state{wanted: uses(shared), others: of(attachmentOf(pv, "m", attached))}, nil, "create n"},
+		{"a volume that another node has waits", state{wanted: elsewhere(pv)}, nil, "Warning FailedAttachVolume"},
+		{"unless several nodes may have it", state{wanted: elsewhere(shared)}, nil, "create n"},
 		{"an attachment that ends is waited for", state{wanted: uses(pv), attachments: of(attachmentOf(pv, "n", func(a *storagev1.VolumeAttachment) {
 			a.DeletionTimestamp = &metav1.Time{}
 		}))}, nil, ""},

@@ -72,7 +72,7 @@ func (r *reconciler) state(ctx context.Context, name string) (state, bool, error
 	node := &corev1.Node{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: name}, node)
 	switch {
-	case err == nil && node.Annotations[attachAnnotation] != "true":
+	case err == nil && !managed(node):
 		return s, false, nil
 	case err == nil:
 		s.node = node
@@ -93,12 +93,11 @@ func (r *reconciler) state(ctx context.Context, name string) (state, bool, error
 	if err := r.readWanted(ctx, &s); err != nil {
 		return s, false, err
 	}
-	for _, w := range s.wanted {
-		all, err := r.attachments(ctx, attachmentsByVolume().Name, w.volume.Name)
-		if err != nil {
+	for i := range s.wanted {
+		w := &s.wanted[i]
+		if w.elsewhere, err = r.elsewhere(ctx, w.volume, name); err != nil {
 			return s, false, err
 		}
-		s.others = append(s.others, slices.DeleteFunc(all, func(a *storagev1.VolumeAttachment) bool { return a.Spec.NodeName == name })...)
 	}
 	return s, true, nil
 }
@@ -119,7 +118,7 @@ func (r *reconciler) readWanted(ctx context.Context, s *state) error {
 	if err := r.client.List(ctx, &list, client.MatchingFields{index.PodsByNode().Name: s.name}, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	found := map[string]int{}
+	found := map[corev1.UniqueVolumeName]int{}
 	for i := range list.Items {
 		pod := &list.Items[i]
 		if ended(pod) {
@@ -133,10 +132,10 @@ func (r *reconciler) readWanted(ctx context.Context, s *state) error {
 			if pv == nil {
 				continue
 			}
-			at, ok := found[pv.Name]
+			at, ok := found[uniqueName(pv)]
 			if !ok {
 				at = len(s.wanted)
-				found[pv.Name] = at
+				found[uniqueName(pv)] = at
 				s.wanted = append(s.wanted, wanted{volume: pv})
 			}
 			s.wanted[at].pods = append(s.wanted[at].pods, pod)
@@ -178,6 +177,25 @@ func (r *reconciler) volumeOf(ctx context.Context, pod *corev1.Pod, v *corev1.Vo
 		return nil, nil
 	}
 	return pv, nil
+}
+
+// elsewhere returns a node other than the given one that a volume is attached to, empty if
+// there is none. The attachment may name another PersistentVolume of the same handle.
+func (r *reconciler) elsewhere(ctx context.Context, pv *corev1.PersistentVolume, node string) (string, error) {
+	var same corev1.PersistentVolumeList
+	if err := r.client.List(ctx, &same, client.MatchingFields{volumesByHandle().Name: string(uniqueName(pv))}, client.UnsafeDisableDeepCopy); err != nil {
+		return "", err
+	}
+	for i := range same.Items {
+		all, err := r.attachments(ctx, attachmentsByVolume().Name, same.Items[i].Name)
+		if err != nil {
+			return "", err
+		}
+		if i := slices.IndexFunc(all, func(a *storagev1.VolumeAttachment) bool { return a.Spec.NodeName != node }); i >= 0 {
+			return all[i].Spec.NodeName, nil
+		}
+	}
+	return "", nil
 }
 
 func (r *reconciler) attachments(ctx context.Context, index, value string) ([]*storagev1.VolumeAttachment, error) {

@@ -48,7 +48,7 @@ func newCluster(t *testing.T, failing int) *cluster {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1"},
 			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
 		}, pv, pod)
-	for _, i := range []controller.Index{index.PodsByNode(), index.PodsByClaim(), attachmentsByNode(), attachmentsByVolume()} {
+	for _, i := range []controller.Index{index.PodsByNode(), index.PodsByClaim(), attachmentsByNode(), attachmentsByVolume(), volumesByHandle()} {
 		builder = builder.WithIndex(i.Object, i.Name, i.Values)
 	}
 	writes := 0
@@ -180,4 +180,22 @@ func TestAPodOfADeletedNodeKeepsItsVolume(t *testing.T) {
 	expect(1, "when the pod is deleted")
 	c.now = c.now.Add(forceAfter)
 	expect(0, "six minutes later")
+}
+
+func TestTheAnnotationOfANodeCountsWhateverItsValue(t *testing.T) {
+	c := newCluster(t, 0)
+	for _, step := range []struct {
+		annotations map[string]string
+		want        int
+	}{{nil, 0}, {map[string]string{attachAnnotation: "false"}, 1}} {
+		node := c.node(t)
+		node.Annotations = step.annotations
+		if err := c.Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		c.sync(t)
+		if got := len(c.attachments(t)); got != step.want {
+			t.Errorf("annotations %v: %d attachments, want %d", step.annotations, got, step.want)
+		}
+	}
 }

@@ -59,23 +59,35 @@ func (w watches) ofClaim(ctx context.Context, obj client.Object) []string {
 	return w.users(ctx, obj.GetNamespace(), obj.GetName())
 }
 
-// ofVolume returns the nodes of the pods that use the claim of a volume, and of its
-// attachments.
+// ofVolume returns the nodes of the pods that use the claim of a volume, or of another
+// volume of the same handle, and of their attachments.
 func (w watches) ofVolume(ctx context.Context, obj client.Object) []string {
 	pv := obj.(*corev1.PersistentVolume)
 	if pv.Spec.CSI == nil {
 		return nil
 	}
+	var same corev1.PersistentVolumeList
+	if err := w.cache.List(ctx, &same, client.MatchingFields{volumesByHandle().Name: string(uniqueName(pv))}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the manager stops
+	}
+	all := []*corev1.PersistentVolume{pv} // the cache does not have it any more if it was deleted
+	for i := range same.Items {
+		if same.Items[i].Name != pv.Name {
+			all = append(all, &same.Items[i])
+		}
+	}
 	var nodes []string
-	if ref := pv.Spec.ClaimRef; ref != nil {
-		nodes = w.users(ctx, ref.Namespace, ref.Name)
-	}
-	var list storagev1.VolumeAttachmentList
-	if err := w.cache.List(ctx, &list, client.MatchingFields{attachmentsByVolume().Name: pv.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nodes // the manager stops
-	}
-	for i := range list.Items {
-		nodes = append(nodes, list.Items[i].Spec.NodeName)
+	for _, pv := range all {
+		if ref := pv.Spec.ClaimRef; ref != nil {
+			nodes = append(nodes, w.users(ctx, ref.Namespace, ref.Name)...)
+		}
+		var list storagev1.VolumeAttachmentList
+		if err := w.cache.List(ctx, &list, client.MatchingFields{attachmentsByVolume().Name: pv.Name}, client.UnsafeDisableDeepCopy); err != nil {
+			return nodes // the manager stops
+		}
+		for i := range list.Items {
+			nodes = append(nodes, list.Items[i].Spec.NodeName)
+		}
 	}
 	return nodes
 }
