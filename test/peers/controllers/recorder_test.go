@@ -100,12 +100,16 @@ func (r *recorder) fail(err error) {
 }
 
 // placeOf returns the scenario of an object: its namespace or, in none, the part of its
-// name before the first hyphen.
+// name before the first hyphen; of an attachment, whose name is a hash, that of its volume.
 func placeOf(object *unstructured.Unstructured) string {
 	if namespace := object.GetNamespace(); namespace != "" {
 		return namespace
 	}
-	place, _, _ := strings.Cut(object.GetName(), "-")
+	name := object.GetName()
+	if object.GetKind() == "VolumeAttachment" {
+		name, _, _ = unstructured.NestedString(object.Object, "spec", "source", "persistentVolumeName")
+	}
+	place, _, _ := strings.Cut(name, "-")
 	return place
 }
 

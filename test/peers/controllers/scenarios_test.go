@@ -19,7 +19,7 @@ func scenarios() []scenario {
 	all := slices.Concat(
 		statefulSets(), deployments(), replicaSets(), daemonSets(),
 		jobs(), cronJobs(), autoscalers(), disruptionBudgets(),
-		services(), quotas(), namespaces(), owners(), volumes(), nodes(), accounts(), deviceTaints(), storageMigrations(),
+		services(), quotas(), namespaces(), owners(), volumes(), attachments(), nodes(), accounts(), deviceTaints(), storageMigrations(),
 	)
 	slices.SortFunc(all, func(a, b scenario) int { return strings.Compare(a.name, b.name) })
 	return all

@@ -43,6 +43,7 @@ var kinds = map[string]kind{
 	"PodDisruptionBudget": in("policy", "v1", "poddisruptionbudgets"), "EndpointSlice": in("discovery.k8s.io", "v1", "endpointslices"),
 	"Node": clusterWide("", "v1", "nodes"), "PersistentVolume": clusterWide("", "v1", "persistentvolumes"), "Namespace": clusterWide("", "v1", "namespaces"),
 	"StorageClass": clusterWide("storage.k8s.io", "v1", "storageclasses"), "VolumeAttachment": clusterWide("storage.k8s.io", "v1", "volumeattachments"),
+	"CSIDriver":                 clusterWide("storage.k8s.io", "v1", "csidrivers"),
 	"ClusterRole":               clusterWide("rbac.authorization.k8s.io", "v1", "clusterroles"),
 	"ResourceClaim":             in("resource.k8s.io", "v1", "resourceclaims"),
 	"ResourceSlice":             clusterWide("resource.k8s.io", "v1", "resourceslices"),
