@@ -116,6 +116,11 @@ test-peers-allocation: ## Compare the CPUs and the memory of containers on 10,00
 	CGO_ENABLED=0 $(GO) -C hack/tools/kubernetes build -trimpath -o $(BIN)/allocate ./allocate
 	ORACLE=$(BIN)/allocate $(GO) test -count=1 -timeout 30m ./svclet/cpus ./svclet/memory -run Kubelet -runs 10000 $(ARGS)
 
+.PHONY: test-peers-eviction
+test-peers-eviction: ## Compare the order in which pods are evicted on 10,000 random nodes with that of the real kubelet, which it builds (ARGS='-runs 100').
+	CGO_ENABLED=0 $(GO) -C hack/tools/kubernetes build -trimpath -o $(BIN)/rank ./rank
+	ORACLE=$(BIN)/rank $(GO) test -count=1 -timeout 30m ./svclet/eviction -run Kubelet -runs 10000 $(ARGS)
+
 .PHONY: test-peers-access
 test-peers-access: build ## Compare what svc and the real kube-apiserver, which it builds, authorize and admit.
 	@hack/peers.sh

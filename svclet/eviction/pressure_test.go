@@ -127,7 +127,7 @@ func quantities(args []string) corev1.ResourceList {
 	return list
 }
 
-// pod adds a pod: NAME [priority=N] [request.RESOURCE=Q] [memory=Q] [disk=Q [layers=Q]] [inodes=N]
+// pod adds a pod: NAME [priority=N] [request.RESOURCE=Q] [pod.RESOURCE=Q] [overhead.RESOURCE=Q] [memory=Q] [disk=Q [layers=Q]] [inodes=N]
 // [pids=N] [critical] [static].
 func (s *script) pod(args []string) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: args[0], UID: types.UID(args[0])}}
@@ -150,6 +150,10 @@ func (s *script) pod(args []string) {
 		case name == "priority":
 			n, _ := strconv.Atoi(text)
 			p.Spec.Priority = ptr.To(int32(n))
+		case strings.HasPrefix(name, "pod."): // requested by the pod as a whole
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities([]string{strings.TrimPrefix(arg, "pod.")})}
+		case strings.HasPrefix(name, "overhead."):
+			p.Spec.Overhead = quantities([]string{strings.TrimPrefix(arg, "overhead.")})
 		case strings.HasPrefix(name, "request."):
 			requests[corev1.ResourceName(strings.TrimPrefix(name, "request."))] = resource.MustParse(text)
 		default:
@@ -187,6 +191,9 @@ func (s *script) rank() string {
 	}
 	message, annotations := Message(ranked[0], s.used[ranked[0].Name], s.starved)
 	lines := []string{strings.Join(names, " "), message, fmt.Sprintf("offending %q using %q", annotations["offending_containers"], annotations["offending_containers_usage"])}
+	if name := annotations["offending_pod"]; name != "" {
+		lines = append(lines, fmt.Sprintf("offending pod %q using %q", name, annotations["offending_pod_usage"]))
+	}
 	if condition(s.starved.Threshold.Signal) == corev1.NodeDiskPressure {
 		lines = append(lines, fmt.Sprintf("removes before: dead containers %t, images %t", disk.layers, disk.images))
 	}

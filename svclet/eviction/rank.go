@@ -20,23 +20,26 @@ type Usage map[string]*statsapi.PodStats
 
 // Rank returns the pods that may be evicted to reclaim a resource, the first to be
 // evicted first: those without statistics, those that use more than they request, those
-// with a lower priority, and those that exceed their requests the most. Critical pods
-// are not evicted. Of a disk, only what pods have on it counts.
+// with a lower priority, and those that exceed their requests the most; for processes, the
+// priority counts before all. Critical pods are not evicted. Of a disk, only what pods have on it counts.
 func Rank(pods []*corev1.Pod, used Usage, starved corev1.ResourceName, disk parts) []*corev1.Pod {
 	pods = slices.DeleteFunc(slices.Clone(pods), admit.Critical)
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
 		excessA, knownA := excess(a, used[string(a.UID)], starved, disk)
 		excessB, knownB := excess(b, used[string(b.UID)], starved, disk)
+		byPriority := cmp.Compare(ptr.Deref(a.Spec.Priority, 0), ptr.Deref(b.Spec.Priority, 0))
 		if !knownA || !knownB {
-			return first(!knownA, !knownB)
+			unknown := first(!knownA, !knownB)
+			if starved == resourcePIDs { // kubelet's rankPIDPressure
+				return cmp.Or(byPriority, unknown)
+			}
+			return cmp.Or(unknown, byPriority)
 		}
 		byExcess := 0
 		if starved == corev1.ResourceMemory || starved == corev1.ResourceEphemeralStorage || starved == resourceInodes {
 			byExcess = first(excessA > 0, excessB > 0)
 		}
-		return cmp.Or(byExcess,
-			cmp.Compare(ptr.Deref(a.Spec.Priority, 0), ptr.Deref(b.Spec.Priority, 0)),
-			cmp.Compare(excessB, excessA))
+		return cmp.Or(byExcess, byPriority, cmp.Compare(excessB, excessA))
 	})
 	return pods
 }
@@ -59,9 +62,19 @@ func excess(pod *corev1.Pod, used *statsapi.PodStats, starved corev1.ResourceNam
 		return 0, false
 	}
 	amount, known := usage(used, starved, disk)
-	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-	requested := requests[starved]
-	return amount - requested.Value(), known
+	return amount - request(pod, starved), known
+}
+
+// request returns what a pod requests. The overhead of its runtime class counts only if it
+// requests something, so that it does not favor pods which request nothing: kubelet's
+// GetResourceRequestQuantity.
+func request(pod *corev1.Pod, name corev1.ResourceName) int64 {
+	all := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+	requested := all[name]
+	if overhead, ok := pod.Spec.Overhead[name]; ok && !requested.IsZero() {
+		requested.Add(overhead)
+	}
+	return requested.Value()
 }
 
 // usage returns what a pod uses of a resource.
@@ -87,6 +100,8 @@ const (
 	offendersAnnotation      = "offending_containers"
 	offendersUsageAnnotation = "offending_containers_usage"
 	starvedAnnotation        = "starved_resource"
+	podAnnotation            = "offending_pod"
+	podUsageAnnotation       = "offending_pod_usage"
 )
 
 // Message returns the message in the status and in the event of a pod that is evicted
@@ -96,6 +111,11 @@ func Message(pod *corev1.Pod, used *statsapi.PodStats, s *Starved) (message stri
 	message = fmt.Sprintf("The node was low on resource: %s. Threshold quantity: %s, available: %s. ", s.Resource, s.Quantity.String(), s.Available.String())
 	if used == nil {
 		return message, nil
+	}
+	annotations = map[string]string{starvedAnnotation: string(s.Resource)}
+	if amount, requested := podUsage(pod, used, s.Resource); amount != nil {
+		message += fmt.Sprintf("Pod %s was using %s, request is %s, has larger consumption of %s. ", pod.Name, amount.String(), requested.String(), s.Resource)
+		annotations[podAnnotation], annotations[podUsageAnnotation] = pod.Name, amount.String()
 	}
 	var offenders, amounts []string
 	containers := slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers)
@@ -111,9 +131,20 @@ func Message(pod *corev1.Pod, used *statsapi.PodStats, s *Starved) (message stri
 			offenders, amounts = append(offenders, stats.Name), append(amounts, amount.String())
 		}
 	}
-	return message, map[string]string{
-		offendersAnnotation: strings.Join(offenders, ","), offendersUsageAnnotation: strings.Join(amounts, ","), starvedAnnotation: string(s.Resource),
+	annotations[offendersAnnotation], annotations[offendersUsageAnnotation] = strings.Join(offenders, ","), strings.Join(amounts, ",")
+	return message, annotations
+}
+
+// podUsage returns the memory that a pod with a request of its own uses, nil for any other.
+func podUsage(pod *corev1.Pod, used *statsapi.PodStats, starved corev1.ResourceName) (amount *resource.Quantity, requested resource.Quantity) {
+	if starved != corev1.ResourceMemory || pod.Spec.Resources == nil || used.Memory == nil {
+		return nil, requested
 	}
+	requested, ok := pod.Spec.Resources.Requests[starved]
+	if !ok {
+		return nil, requested
+	}
+	return resource.NewQuantity(int64(ptr.Deref(used.Memory.WorkingSetBytes, 0)), resource.BinarySI), requested //nolint:gosec // no machine overflows int64
 }
 
 // containerUsage returns what a container uses of a resource, nil if it was not
