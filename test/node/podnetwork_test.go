@@ -336,10 +336,19 @@ spec:
 })
 
 var _ = Describe("two machines with a router between them", func() {
-	It("connect their pods by VXLAN, with packets of any length", func(ctx SpecContext) {
+	It("connect their pods by VXLAN, with packets of any length, beside Docker on one and ufw on the other", func(ctx SpecContext) {
 		machines := map[string]*joining{}
+		firewalls, before := map[string]firewall{}, map[string][]string{}
 		for _, name := range []string{"svcvxa", "svcvxb"} {
 			address := otherMachine(ctx, name) // on a network of its own: this machine is the router
+			if name == "svcvxa" {
+				firewalls[name] = loadFirewall(ctx, name, "testdata/docker.rules")
+				firewalls[name].run(ctx, "", "ip", "link", "add", "docker0", "type", "bridge")
+				firewalls[name].run(ctx, "", "ip", "addr", "add", "172.17.0.1/16", "dev", "docker0")
+			} else { // as docs/pod-network.md says; an agent of the suite has another port than 10250
+				firewalls[name] = loadFirewall(ctx, name, "testdata/ufw.rules", "-A ufw-user-input -i svc0 -j ACCEPT", "-A ufw-user-input -p udp -m udp --dport 8472 -j ACCEPT", "-A ufw-user-input -p tcp -m tcp --dport 1024:65535 -j ACCEPT")
+			}
+			before[name] = firewalls[name].rules(ctx)
 			cgroup := fmt.Sprintf("svct%08x", rand.Uint32())
 			Expect(launch.MakeCgroup(cgroup)).To(Succeed())
 			DeferCleanup(func() { // after the reset, by which pods end
@@ -386,12 +395,25 @@ podLogsDir: `+filepath.Join(m.etc, "logs")+"\n"), 0o600)).To(Succeed())
 		}
 		By("by their addresses, in both directions")
 		reach()
+		By("by a service, and names")
+		s.apply(ctx, "apiVersion: v1\nkind: Service\nmetadata: {name: both}\nspec: {selector: {app: both}, ports: [{port: 80, targetPort: 8080}]}")
+		s.run(ctx, "label", "pod", "svcvxa-web", "svcvxb-web", "app=both")
+		for name := range machines {
+			Eventually(func() string {
+				out, _ := s.try(ctx, "exec", name+"-client", "--", "sh", "-c", "exec 2>/dev/null; for i in $(seq 20); do timeout 2 wget -q -O - http://both/ || echo none; done | sort -u")
+				return out
+			}).Should(Equal("svcvxa-web\nsvcvxb-web\n"))
+		}
+		By("without a change of the rules of others")
+		for name := range machines {
+			Expect(firewalls[name].rules(ctx)).To(ContainElements(before[name]))
+		}
 		By("with full packets, which must not be fragmented")
 		Expect(s.exec(ctx, "svcvxa-client", "ip link show eth0")).To(ContainSubstring(" mtu 1450 "))
 		Expect(s.exec(ctx, "svcvxa-client", "ping -c 1 -s 1422 -W 5 "+addresses["svcvxb-web"])).To(ContainSubstring(" 0% packet loss"))
 		By("from a machine to a service whose pod is on the other: the answer, too, comes through the tunnel")
 		s.apply(ctx, "apiVersion: v1\nkind: Service\nmetadata: {name: far}\nspec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}")
-		s.run(ctx, "label", "pod", "svcvxb-web", "app=web")
+		s.run(ctx, "label", "--overwrite", "pod", "svcvxb-web", "app=web")
 		service := s.run(ctx, "get", "service", "far", "-o=jsonpath={.spec.clusterIP}")
 		out, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/svcvxa", "sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/all/rp_filter").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
@@ -403,8 +425,9 @@ podLogsDir: `+filepath.Join(m.etc, "logs")+"\n"), 0o600)).To(Succeed())
 		By("while an agent is stopped")
 		machines["svcvxb"].end()
 		Expect(seen("svcvxa", "svcvxb")()).To(Equal(addresses["svcvxa-client"] + "\n"))
-		By("a reset removes the tunnel")
+		By("a reset removes the tunnel, and nothing of others")
 		machines["svcvxb"].reset(ctx)
+		Expect(firewalls["svcvxb"].rules(ctx)).To(Equal(before["svcvxb"]))
 		links, err := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/svcvxb", "ip", "-o", "link").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(links))
 		Expect(string(links)).NotTo(ContainSubstring("svc0"))
