@@ -86,6 +86,9 @@ func (r recorder) AddWarning(agent, text string) {
 			return
 		}
 		if k := r.versions.table.Kind(schema.FromAPIVersionAndKind(found[1], found[2])); k != nil {
+			if !k.DeprecatedAt(r.versions.release) { // its Go type is that of a deprecated version
+				return
+			}
 			words := r.versions.table.Warning(k, r.versions.release)
 			if !strings.Contains(text, replacement) { // the kind declares none
 				words, _, _ = strings.Cut(words, replacement)
