@@ -38,6 +38,10 @@ func (a layers) router(routes restful.RouteSelector) restful.RouteSelector {
 // sharedWatches reports whether equal watches share one (storage.Config.SharedWatches).
 func (a layers) sharedWatches() bool { return a.gate.Enabled(gates.SvcSharedWatches) }
 
+// partWatches reports whether watches of a part of a kind begin with a list
+// (storage.Config.PartWatches).
+func (a layers) partWatches() bool { return a.gate.Enabled(gates.SvcPartWatches) }
+
 // historyBytes bounds the history of watch caches (storage.Config.HistoryBytes), if
 // SvcBoundedHistory is on.
 func (a layers) historyBytes() int {

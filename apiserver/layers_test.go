@@ -19,6 +19,7 @@ func (a layers) used() map[featuregate.Feature]bool {
 	return map[featuregate.Feature]bool{
 		gates.SvcBatchedWrites:  batched,
 		gates.SvcSharedWatches:  a.sharedWatches(),
+		gates.SvcPartWatches:    a.partWatches(),
 		gates.SvcCachedRoutes:   cached,
 		gates.SvcFastJSON:       a.fastJSON(),
 		gates.SvcBoundedHistory: a.historyBytes() > 0,

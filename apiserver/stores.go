@@ -80,7 +80,8 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 		return nil, err
 	}
 	etcd := o.Etcd
-	etcd.SharedWatches, etcd.HistoryBytes, etcd.Transformers, etcd.Clock = l.sharedWatches(), l.historyBytes(), s.encryption.ResourceTransformers, clock
+	etcd.SharedWatches, etcd.PartWatches, etcd.HistoryBytes = l.sharedWatches(), l.partWatches(), l.historyBytes()
+	etcd.Transformers, etcd.Clock = s.encryption.ResourceTransformers, clock
 	if s.backend, err = storage.Open(etcd); err != nil {
 		s.encryption.Close()
 		return nil, err

@@ -23,6 +23,9 @@ const (
 	SvcBatchedWrites featuregate.Feature = "SvcBatchedWrites"
 	// SvcSharedWatches serves equal watches by one watch of the cache (apiserver/watchmux).
 	SvcSharedWatches featuregate.Feature = "SvcSharedWatches"
+	// SvcPartWatches begins watches of a part of a kind with a list from the cache
+	// (apiserver/storage).
+	SvcPartWatches featuregate.Feature = "SvcPartWatches"
 	// SvcCachedRoutes caches the routes of requests (apiserver/routecache).
 	SvcCachedRoutes featuregate.Feature = "SvcCachedRoutes"
 	// SvcFastJSON encodes and decodes JSON without reading parts of it twice
@@ -58,7 +61,7 @@ const (
 
 // Own returns svc's own gates.
 func Own() []featuregate.Feature {
-	return []featuregate.Feature{SvcBatchedWrites, SvcSharedWatches, SvcCachedRoutes, SvcFastJSON, SvcCachedLists, SvcBoundedHistory}
+	return []featuregate.Feature{SvcBatchedWrites, SvcSharedWatches, SvcPartWatches, SvcCachedRoutes, SvcFastJSON, SvcCachedLists, SvcBoundedHistory}
 }
 
 // unsupported are the library's gates that svc does not offer, and why.

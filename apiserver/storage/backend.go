@@ -52,6 +52,9 @@ type Config struct {
 	// SharedWatches serves equal watches from one watch of the cache, with package
 	// watchmux.
 	SharedWatches bool
+	// PartWatches begins watches of a part of a type with a list from the cache, if that
+	// part has few objects.
+	PartWatches bool
 	// HistoryBytes bounds the history of each watch cache: it does not grow over the
 	// library's least number of events once their objects have so many bytes in etcd.
 	// Zero is no bound besides the library's number of events.

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func startEtcd(t *testing.T, config etcd.Config) *etcd.Server {
+func startEtcd(t testing.TB, config etcd.Config) *etcd.Server {
 	t.Helper()
 	member, err := etcd.Start(t.Context(), config)
 	if err != nil {
@@ -49,9 +49,9 @@ func startEtcd(t *testing.T, config etcd.Config) *etcd.Server {
 	return member
 }
 
-func open(t *testing.T, member *etcd.Server) *Backend {
+func open(t testing.TB, member *etcd.Server) *Backend {
 	t.Helper()
-	b, err := Open(Config{Servers: member.Endpoints(), SharedWatches: true, HistoryBytes: DefaultHistoryBytes})
+	b, err := Open(Config{Servers: member.Endpoints(), SharedWatches: true, PartWatches: true, HistoryBytes: DefaultHistoryBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func open(t *testing.T, member *etcd.Server) *Backend {
 
 // storeOf makes the store of a namespaced kind of the core group, and the function
 // that stops it.
-func storeOf(t *testing.T, b *Backend, plural string) (storage.Interface, func()) {
+func storeOf(t testing.TB, b *Backend, plural string) (storage.Interface, func()) {
 	t.Helper()
 	kinds := slices.DeleteFunc(apis.Kinds(), func(k *resource.Kind) bool { return k.Name != plural })
 	scheme, err := apis.NewScheme(kinds)
@@ -91,14 +91,14 @@ func storeOf(t *testing.T, b *Backend, plural string) (storage.Interface, func()
 }
 
 // configMaps makes the store of config maps.
-func configMaps(t *testing.T, b *Backend) (storage.Interface, func()) {
+func configMaps(t testing.TB, b *Backend) (storage.Interface, func()) {
 	t.Helper()
 	return storeOf(t, b, "configmaps")
 }
 
 func keyOf(name string) string { return "/configmaps/default/" + name }
 
-func create(ctx context.Context, t *testing.T, s storage.Interface, name string) {
+func create(ctx context.Context, t testing.TB, s storage.Interface, name string) {
 	t.Helper()
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
 	if err := s.Create(ctx, keyOf(name), c, &corev1.ConfigMap{}, 0); err != nil {

@@ -31,6 +31,7 @@ type lazyCache struct {
 	config  cacher.Config
 	own     *ownStream        // the config's store
 	watches *watchmux.Watches // nil unless equal watches share one
+	parts   bool              // watches of a part of the type begin with a list
 
 	opened atomic.Pointer[openCache]
 	mu     sync.Mutex
@@ -122,10 +123,14 @@ func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	if l.watches == nil {
-		return c.cacher.Watch(ctx, key, opts)
+	var source watchmux.Source = c.cacher
+	if l.parts {
+		source = partWatches{c, &l.config}
 	}
-	return l.watches.Watch(ctx, c.cacher, key, opts)
+	if l.watches == nil {
+		return source.Watch(ctx, key, opts)
+	}
+	return l.watches.Watch(ctx, source, key, opts)
 }
 
 // begins returns the version after which a watch needs every event, or nil if it begins

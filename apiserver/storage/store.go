@@ -83,6 +83,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 	cached := &lazyCache{
 		Interface: raw,
 		own:       own,
+		parts:     b.config.PartWatches,
 		config: cacher.Config{
 			Storage:             own,
 			Versioner:           versioner,

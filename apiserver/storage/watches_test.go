@@ -143,6 +143,12 @@ func stateAfter(entries []change) []change {
 }
 
 func TestManyEqualWatchesReceiveEveryChangeOnceAndInOrder(t *testing.T) {
+	for what, key := range map[string]string{"of a type": "/configmaps/", "of a namespace": "/configmaps/default/"} {
+		t.Run(what, func(t *testing.T) { manyEqualWatches(t, key) })
+	}
+}
+
+func manyEqualWatches(t *testing.T, key string) {
 	const changes, watches = 400, 60
 	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
 	s, _ := configMaps(t, b)
@@ -185,7 +191,7 @@ func TestManyEqualWatchesReceiveEveryChangeOnceAndInOrder(t *testing.T) {
 		if random.Intn(3) == 0 {
 			stopAfter = random.Intn(100)
 		}
-		w, err := s.Watch(ctx, "/configmaps/", opts)
+		w, err := s.Watch(ctx, key, opts)
 		if err != nil {
 			t.Fatal(err)
 		}

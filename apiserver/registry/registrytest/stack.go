@@ -73,7 +73,7 @@ func StartWith(t *testing.T, plugin admission.Interface, declarations ...resourc
 	}
 	s.Scheme, err = apis.NewScheme(s.Kinds)
 	s.must(err)
-	s.Backend, err = storage.Open(storage.Config{Servers: server.Endpoints(), SharedWatches: true})
+	s.Backend, err = storage.Open(storage.Config{Servers: server.Endpoints(), SharedWatches: true, PartWatches: true})
 	s.must(err)
 	t.Cleanup(func() {
 		if err := s.Backend.Close(); err != nil {
