@@ -2,15 +2,18 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/cacher/delegator"
 	"k8s.io/apiserver/pkg/storage/cacher/metrics"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 )
@@ -30,12 +33,12 @@ type partWatches struct {
 
 // Watch implements watchmux.Source.
 func (p partWatches) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	if !p.ofPart(key, opts) {
+	if !p.ofPart(key, opts) || !p.cacher.Ready() || opts.SendInitialEvents != nil && !delegator.ConsistentReadSupported() {
 		return p.cacher.Watch(ctx, key, opts)
 	}
 	list := p.config.NewListFunc()
 	if err := p.delegator.GetList(ctx, key, partOptions(opts), list); err != nil {
-		return p.cacher.Watch(ctx, key, opts) // fails in the form that it has in a watch
+		return failedWatch(err), nil
 	}
 	of, err := meta.ListAccessor(list)
 	if err != nil {
@@ -63,6 +66,17 @@ func (p partWatches) Watch(ctx context.Context, key string, opts storage.ListOpt
 	w := &partWatch{Interface: own, result: make(chan watch.Event), done: make(chan struct{})}
 	go w.run(ctx, events)
 	return w, nil
+}
+
+// failedWatch returns a watch with an error event. So the library reports errors of reading
+// the state with which a watch begins.
+func failedWatch(err error) watch.Interface {
+	var status apierrors.APIStatus = apierrors.NewInternalError(err)
+	errors.As(err, &status)
+	events, object := make(chan watch.Event, 1), status.Status()
+	events <- watch.Event{Type: watch.Error, Object: &object}
+	close(events)
+	return watch.NewProxyWatcher(events)
 }
 
 // ofPart reports whether a watch begins with the objects of a part of the type.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -133,6 +134,27 @@ func TestAWatchOfAPartEndsWithItsRequest(t *testing.T) {
 		cancel()
 		for range w.ResultChan() { // ends
 		}
+	}
+}
+
+func TestAWatchOfAPartThatCannotBeReadSendsAnError(t *testing.T) {
+	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
+	s, _ := configMaps(t, b)
+	if _, err := list(t.Context(), s, everything); err != nil {
+		t.Fatal(err)
+	}
+	opts := storage.ListOptions{SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, ResourceVersion: "1000000"}
+	w, err := s.Watch(t.Context(), "/configmaps", selecting(t, "metadata.name!=b", opts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	e := <-w.ResultChan()
+	if status, ok := e.Object.(*metav1.Status); e.Type != watch.Error || !ok || !apierrors.HasStatusCause(apierrors.FromObject(status), metav1.CauseTypeResourceVersionTooLarge) {
+		t.Errorf("received %v", e)
+	}
+	if e, ok := <-w.ResultChan(); ok {
+		t.Errorf("received %v after the error", e)
 	}
 }
 
