@@ -19,7 +19,7 @@ import (
 
 const (
 	// DefaultLimit bounds the bytes of a cache.
-	DefaultLimit = 64 << 20
+	DefaultLimit = 256 << 20
 	// idle is the time after which an item that no list has used is dropped, and how
 	// often Run looks for such items.
 	idle = time.Minute

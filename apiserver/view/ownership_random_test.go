@@ -1,6 +1,11 @@
 package view_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -69,11 +74,32 @@ func (k *versioned) base(t *testing.T, gvk schema.GroupVersionKind) map[string]a
 				obj.SetNamespace("default")
 			}
 			obj.SetLabels(map[string]string{"kept": "1"})
+			if gvk.Kind == "PodCertificateRequest" {
+				obj.Object["spec"] = certificateRequest(t)
+			}
 			return obj.Object
 		}
 	}
 	t.Fatalf("the zoo has no %s", gvk)
 	return nil
+}
+
+// certificateRequest returns the spec of a valid PodCertificateRequest. That of the zoo has
+// no key.
+func certificateRequest(t *testing.T) map[string]any {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stub, err := x509.CreateCertificateRequest(crand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]any{
+		"signerName": "example.com/a", "podName": "a", "podUID": "a", "serviceAccountName": "a", "serviceAccountUID": "a",
+		"nodeName": "a", "nodeUID": "a", "stubPKCS10Request": base64.StdEncoding.EncodeToString(stub),
+	}
 }
 
 // path is that of the kind's collection in a version.
