@@ -24,9 +24,10 @@ var eviction = resource.Action{
 	Input: func() runtime.Object { return &policyv1.Eviction{} },
 	// Older clients send policy/v1beta1, which kube-apiserver still accepts here, and takes
 	// alone before 1.22.
-	InputVersions: []resource.InputVersion{resource.ConvertInput(func(in *policyv1beta1.Eviction, out *policyv1.Eviction) {
-		*out = policyv1.Eviction(*in)
-	})},
+	InputVersions: []resource.InputVersion{resource.ConvertInput(
+		func(in *policyv1beta1.Eviction, out *policyv1.Eviction) { *out = policyv1.Eviction(*in) },
+		func(in *policyv1.Eviction, out *policyv1beta1.Eviction) { *out = policyv1beta1.Eviction(*in) },
+	)},
 	Run: evict,
 }
 

@@ -5,8 +5,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -28,6 +30,24 @@ func budget(name string, change func(b *policyv1.PodDisruptionBudget)) *policyv1
 		change(b)
 	}
 	return b
+}
+
+// The field manager of a request converts its body to the version in which it came.
+func TestAnEvictionOfAnOlderVersionIsConvertedBack(t *testing.T) {
+	s := runtime.NewScheme()
+	for _, kind := range Kinds() {
+		if kind.Kind().Name != "pods" {
+			continue
+		}
+		if err := kind.Kind().AddToScheme(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "a"}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}}
+	out := &policyv1beta1.Eviction{}
+	if err := s.Convert(in, out, nil); err != nil || out.Name != "a" || out.DeleteOptions == nil || len(out.DeleteOptions.DryRun) != 1 {
+		t.Errorf("%v, %v", out, err)
+	}
 }
 
 func TestEvict(t *testing.T) {

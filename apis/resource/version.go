@@ -137,16 +137,22 @@ type InputVersion struct {
 }
 
 // ConvertInput declares that an action whose input is *Input also takes *Other.
-// The function fills its second argument, which is empty, from the first; they
-// may share memory.
-func ConvertInput[Input, Other any, PInput object[Input], POther object[Other]](convert func(in *Other, out *Input)) InputVersion {
+// Each function fills its second argument, which is empty, from the first; they
+// may share memory. The field manager of the request converts the body back.
+func ConvertInput[Input, Other any, PInput object[Input], POther object[Other]](convert func(in *Other, out *Input), back func(in *Input, out *Other)) InputVersion {
 	gvk := mustGVK(POther(new(Other)))
 	return InputVersion{
 		GVK: gvk,
 		register: func(s *runtime.Scheme) error {
 			s.AddKnownTypeWithName(gvk, POther(new(Other)))
-			return addConversion(s, new(Other), new(Input), func(in, out any) error {
+			if err := addConversion(s, new(Other), new(Input), func(in, out any) error {
 				convert(in.(*Other), out.(*Input))
+				return nil
+			}); err != nil {
+				return err
+			}
+			return addConversion(s, new(Input), new(Other), func(in, out any) error {
+				back(in.(*Input), out.(*Other))
 				return nil
 			})
 		},

@@ -52,7 +52,7 @@ func startActions(t *testing.T) (*registrytest.Stack, *calls) {
 		Input: func() runtime.Object { return &corev1.Binding{} },
 		InputVersions: []resource.InputVersion{resource.ConvertInput(func(in *policyv1beta1.Eviction, out *corev1.Binding) {
 			out.ObjectMeta, out.Target.Name = in.ObjectMeta, "elsewhere"
-		})},
+		}, func(in *corev1.Binding, out *policyv1beta1.Eviction) { out.ObjectMeta = in.ObjectMeta })},
 		Run: func(_ context.Context, _ *resource.Env, req resource.ActionRequest) (runtime.Object, error) {
 			return ran.add(req.Namespace, req.Name, req.Input, req.DryRun)
 		},
