@@ -3,7 +3,7 @@
 # kubelet and etcd, or what is named (a component of Kubernetes; kube-apiserver-1.28,
 # kubectl-1.28 and kubectl-1.20, which are of older releases; etcdctl and etcdutl; helm;
 # kube-state-metrics, cert-manager, which is its controller, cainjector, which is cert-manager's
-# too, and traefik), into bin/, for the benchmark and the tests that compare with them. Does nothing when they are
+# too, traefik and coredns), into bin/, for the benchmark and the tests that compare with them. Does nothing when they are
 # current.
 # The first build takes about five minutes on two cores; GOFLAGS=-p=1 leaves room for
 # other work.
@@ -53,6 +53,7 @@ for name in "${components[@]}"; do
 	kube-state-metrics) build "$name" "$name" k8s.io/kube-state-metrics/v2 ;;
 	cert-manager) build "$name" "$name" github.com/cert-manager/cert-manager/cmd/controller ;;
 	cainjector) build cert-manager "$name" github.com/cert-manager/cert-manager/cmd/cainjector ;;
+	coredns) build "$name" "$name" . ;;
 	traefik) build "$name" "$name" github.com/traefik/traefik/v2/cmd/traefik ;;
 	etcd*) build etcdtools "$name" "go.etcd.io/etcd/$name/v3" ;;
 	*) build kubernetes "$name" "k8s.io/kubernetes/cmd/$name" "$(version $kubernetes)" ;;

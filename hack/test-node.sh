@@ -7,5 +7,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 hack/node-setup.sh busybox=busybox-static
-[[ -z ${PROGRAMS:-} ]] || hack/peers.sh kube-state-metrics cert-manager traefik
+[[ -z ${PROGRAMS:-} ]] || hack/peers.sh kube-state-metrics cert-manager traefik coredns
 exec go test -count=1 -timeout 45m ./test/node "$@"

@@ -76,7 +76,7 @@ func (o *NodeOptions) AddFlags(flags *pflag.FlagSet) {
 		"How the pods of this machine and those of machines that join reach each other: host-routes, by routes to machines on the same network; vxlan, in UDP packets between machines (port 8472); or none, which leaves that to another network. The default without --allocate-node-cidrs is none.")
 	flags.BoolVar(&o.proxy, "service-proxy", o.proxy, "Route the addresses of services to their endpoints with nftables. Turn it off to use another proxy.")
 	flags.BoolVar(&o.policies, "network-policy", o.policies, "Filter the connections of pods with nftables, as network policies require. Turn it off to use another implementation.")
-	flags.BoolVar(&o.dns, "dns", o.dns, "Answer questions about names of services, at the tenth address of --service-cluster-ip-range, and let pods ask there. Turn it off to leave pods without names of services.")
+	flags.BoolVar(&o.dns, "dns", o.dns, "Answer questions about names of services, at the tenth address of --service-cluster-ip-range, and let pods ask there. Turn it off to use another DNS server: pods ask at the service kube-system/kube-dns while that has endpoints.")
 	flags.StringVar(&o.resolvConf, "resolv-conf", o.resolvConf, "File with the machine's resolvers: pods with the dnsPolicy Default use them, and questions about names outside of the cluster are forwarded to them.")
 	flags.Int32Var(&o.port, "node-port", o.port, "Port at which the API server reaches the node agent, on all addresses; 0 picks a free one.")
 	flags.Int32Var(&o.healthzPort, "node-healthz-port", o.healthzPort, "Port of the node agent's health endpoint, on the loopback address; 0 means none.")

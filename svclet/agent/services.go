@@ -168,18 +168,20 @@ func (n *nodeServices) abandon() error {
 	return nil
 }
 
-// clusterDomain returns the domain of the cluster, empty if it is not known.
+// clusterDomain returns the domain of the cluster, empty if it is not known. It has a default
+// where pods have the name servers of clusterDNS.
 func clusterDomain(base common) string {
-	if base.DNS {
+	if base.DNS || base.ServiceProxy {
 		return cmp.Or(base.Configuration.ClusterDomain, defaultClusterDomain)
 	}
 	return base.Configuration.ClusterDomain
 }
 
 // clusterDNS returns what finds the name servers of pods that use those of the cluster;
-// nil if the configuration names them.
+// nil if the configuration names them, or the agent reads no services. Without --dns they are
+// the user's.
 func (n *nodeServices) clusterDNS(base common) func(context.Context) ([]string, error) {
-	if !base.DNS || n.store == nil || len(base.Configuration.ClusterDNS) > 0 {
+	if n.store == nil || len(base.Configuration.ClusterDNS) > 0 {
 		return nil
 	}
 	return func(ctx context.Context) ([]string, error) {

@@ -74,10 +74,9 @@ func TestNameServersAreUnknownUntilTheServicesAreRead(t *testing.T) {
 	var forbidden atomic.Bool
 	n := &nodeServices{store: services.New(), routed: func(netip.Addr) bool { return true }, clock: turned, forbidden: func(context.Context) bool { return forbidden.Load() }}
 	base := common{Config: Config{Configuration: config.Default()}}
-	if n.clusterDNS(base) != nil {
-		t.Error("without --dns the agent has name servers")
+	if (&nodeServices{}).clusterDNS(base) != nil {
+		t.Error("an agent that reads no services has name servers")
 	}
-	base.DNS = true
 	find := n.clusterDNS(base)
 	for _, may := range []bool{true, false} {
 		forbidden.Store(!may)
@@ -148,11 +147,14 @@ func TestAPortOfTheDNSServerThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 func TestTheDomainOfTheClusterHasADefaultWithDNS(t *testing.T) {
 	base := common{Config: Config{Configuration: config.Default()}}
 	for _, test := range []struct {
-		dns        bool
+		dns, proxy bool
 		configured string
 		want       string
-	}{{false, "", ""}, {true, "", "cluster.local"}, {true, "example.org", "example.org"}, {false, "example.org", "example.org"}} {
-		base.DNS, base.Configuration.ClusterDomain = test.dns, test.configured
+	}{
+		{false, false, "", ""}, {true, false, "", "cluster.local"}, {false, true, "", "cluster.local"},
+		{true, true, "example.org", "example.org"}, {false, false, "example.org", "example.org"},
+	} {
+		base.DNS, base.ServiceProxy, base.Configuration.ClusterDomain = test.dns, test.proxy, test.configured
 		if got := clusterDomain(base); got != test.want {
 			t.Errorf("%v: %s", test, got)
 		}

@@ -42,7 +42,7 @@ func nodeSettings() []Setting {
 		{Flag: "network-policy", Usage: "Filter the connections of this node's pods with nftables, as network policies require. Needs nftables 1.0.1 or newer."},
 		{Flag: "pod-network", Rule: oneOf(plan.Modes()...),
 			Usage: "How the pods of this node and those of other nodes reach each other: host-routes, by routes to nodes on the same network; vxlan, in UDP packets between nodes (port 8472); or none, which leaves that to another network. The same on all nodes. Needs pod CIDRs of nodes (--allocate-node-cidrs of the control plane) and, with svclet's own containerd, nftables 1.0.1 or newer."},
-		{Flag: "dns", Usage: "Answer questions about names of the cluster: --service-proxy routes the service kube-system/kube-dns to this node's own DNS server while no pod serves it. Without --cluster-dns, pods use the address of that service; the default of --cluster-domain becomes cluster.local."},
+		{Flag: "dns", Usage: "Answer questions about names of the cluster: --service-proxy routes the service kube-system/kube-dns to this node's own DNS server while no pod serves it. Without --cluster-dns, pods use the address of that service, also with --service-proxy only; the default of --cluster-domain becomes cluster.local."},
 		{Flag: "register-with-taints", Field: "registerWithTaints", Deprecated: true, Rule: taints(), Usage: "Taints that the node is registered with, as key=value:effect,key2=:effect."},
 		{Flag: "node-status-update-frequency", Field: "nodeStatusUpdateFrequency", Deprecated: true, Rule: positive(),
 			Usage: "How often the status of the node is computed. It is written when it has changed. Keep it well below the node controller's grace period."},

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -19,7 +21,7 @@ import (
 )
 
 // Programs that many clusters have, as pods with client-go's configuration for pods. They
-// are built by hack/peers.sh kube-state-metrics cert-manager traefik.
+// are built by hack/peers.sh kube-state-metrics cert-manager traefik coredns.
 var _ = Describe("as a pod", func() {
 	BeforeEach(func() {
 		if os.Getenv("PROGRAMS") == "" {
@@ -195,5 +197,48 @@ spec:
 			code, _, _ := request("http", "8095", "/ready")
 			return code
 		}).Should(Equal(http.StatusOK))
+	})
+
+	It("CoreDNS answers names in place of the node, as docs/dns.md installs it", func(ctx SpecContext) {
+		other, err := launch.UpNode(ctx, filepath.Join(newDir(), "data"), "--dns=false")
+		DeferCleanup(func() { Expect(other.Remove()).To(Succeed()) })
+		Expect(err).NotTo(HaveOccurred())
+		program, err := launch.PeerImage("localhost/svc/coredns:1", "coredns")
+		Expect(err).NotTo(HaveOccurred())
+		archive := filepath.Join(newDir(), "coredns.tar")
+		Expect(program.WriteFile(archive)).To(Succeed())
+		for _, file := range []string{archive, filepath.Join(dir, "busybox.tar"), filepath.Join(dir, "server.tar")} {
+			out, err := exec.CommandContext(ctx, svc, "image", "import", "--data-dir="+other.DataDir, file).CombinedOutput()
+			Expect(err).NotTo(HaveOccurred(), string(out))
+		}
+		content, err := os.ReadFile("../../config/samples/dns/coredns.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		image := regexp.MustCompile(`docker.io/coredns/coredns:[0-9.]+`)
+		Expect(string(content)).To(MatchRegexp(image.String()))
+		k := launch.Kubectl{Kubeconfig: other.Kubeconfig, Home: newDir(), Namespace: "default"}
+		feed := func(stdin string, args ...string) string {
+			GinkgoHelper()
+			out, errOut, err := k.Run(ctx, stdin, args...)
+			Expect(err).NotTo(HaveOccurred(), errOut)
+			return out
+		}
+		feed(image.ReplaceAllString(string(content), "localhost/svc/coredns:1"), "apply", "--filename=-")
+		feed("", "rollout", "status", "--namespace=kube-system", "deployment/coredns", "--timeout=3m")
+		Eventually(func() error { // after the service account has been created
+			_, _, err := k.Run(ctx, labelled(webServer("web", "")), "apply", "--filename=-")
+			return err
+		}).Should(Succeed())
+		feed("", "expose", "pod", "web", "--port=80", "--target-port=8080")
+		// A pod that starts before CoreDNS answers has the node's resolvers.
+		Eventually(func() string {
+			return feed("", "get", "endpointslices", "--namespace=kube-system", "--selector=kubernetes.io/service-name=kube-dns", "-o=jsonpath={.items[*].endpoints[*].conditions.ready}")
+		}).Should(Equal("true"))
+		feed(sleeper("client", ""), "apply", "--filename=-")
+		feed("", "wait", "--for=condition=Ready", "pod/web", "pod/client", "--timeout=3m")
+		Expect(feed("", "exec", "client", "--", "cat", "/etc/resolv.conf")).To(ContainSubstring("search default.svc.cluster.local"))
+		Eventually(func() string {
+			out, _, _ := k.Run(ctx, "", "exec", "client", "--", "sh", "-c", "wget -q -O - http://web/ || true")
+			return out
+		}).Should(Equal("web\n"))
 	})
 })
