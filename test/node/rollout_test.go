@@ -50,10 +50,10 @@ spec:
 	return manifest
 }
 
-// loadRate returns how many requests a second each client sends: LOAD=500 sets it.
+// loadRate returns how many requests a second each client sends: LOAD=1000 sets it.
 func loadRate() int {
 	GinkgoHelper()
-	rate, err := strconv.Atoi(cmp.Or(os.Getenv("LOAD"), "50"))
+	rate, err := strconv.Atoi(cmp.Or(os.Getenv("LOAD"), "250"))
 	Expect(err).NotTo(HaveOccurred(), "LOAD")
 	Expect(rate).To(BeNumerically(">", 0), "LOAD")
 	return rate
@@ -105,9 +105,10 @@ func (address podClient) load(ctx context.Context, method, query string) (status
 }
 
 // start begins to send requests at a rate per second.
-func (address podClient) start(ctx context.Context, to string, rate int) {
+func (address podClient) start(ctx context.Context, to string, rate int, keepAlive bool) {
 	GinkgoHelper()
-	status, answer := address.load(ctx, http.MethodPost, url.Values{"url": {to}, "rate": {strconv.Itoa(rate)}}.Encode())
+	query := url.Values{"url": {to}, "rate": {strconv.Itoa(rate)}, "keepalive": {strconv.FormatBool(keepAlive)}}
+	status, answer := address.load(ctx, http.MethodPost, query.Encode())
 	Expect(status).To(Equal(http.StatusOK), answer)
 }
 
@@ -127,20 +128,24 @@ var _ = Describe("a service under load", func() {
 		url = startUnderLoad(ctx, s, nodeName())
 	})
 
-	It("answers every request of the node and of a pod during a rolling update", func(ctx SpecContext) {
-		s.apply(ctx, webServer("client", ""))
-		client := podClient(s.await(ctx, "client", beReady()).Status.PodIP)
-		client.start(ctx, url, loadRate())
-		l := requests.Start(ctx, url, loadRate())
+	It("answers every request of the node and of a pod during a rolling update, of 500 a second by new connections and of others by connections that stay open", func(ctx SpecContext) {
+		clients := map[string]podClient{}
+		s.apply(ctx, webServer("client", "")+"\n---\n"+webServer("keeping", ""))
+		for _, name := range []string{"client", "keeping"} {
+			clients[name] = podClient(s.await(ctx, name, beReady()).Status.PodIP)
+		}
+		clients["client"].start(ctx, url, loadRate(), false)
+		clients["keeping"].start(ctx, url, loadRate(), true)
+		l := requests.Start(ctx, url, loadRate(), false)
 		rollOver(ctx, s, nodeName())
-		answered, err := l.End()
-		Expect(err).NotTo(HaveOccurred())
-		Expect(answered).To(BeNumerically(">", 0))
-		client.end(ctx)
+		expectAnswered("requests of the node", l)
+		for _, client := range clients {
+			client.end(ctx)
+		}
 	})
 
 	It("answers every request while containerd is killed, and while svc up is, with its agent and API server", func(ctx SpecContext) {
-		l := requests.Start(ctx, url, loadRate())
+		l := requests.Start(ctx, url, loadRate(), false)
 		before := listener(node.Endpoint())
 		Expect(syscall.Kill(before, syscall.SIGKILL)).To(Succeed())
 		Eventually(func() int { return listener(node.Endpoint()) }).ShouldNot(Or(Equal(before), BeZero()))
@@ -151,8 +156,14 @@ var _ = Describe("a service under load", func() {
 		connect()
 		s.run(ctx, "scale", "deployment/loaded-"+nodeName(), "--replicas=3")
 		awaitRollout(ctx, s, []string{nodeName()})
-		answered, err := l.End()
-		Expect(err).NotTo(HaveOccurred())
-		Expect(answered).To(BeNumerically(">", 0))
+		expectAnswered("requests of the node", l)
 	})
 })
+
+// expectAnswered ends a stream, of which each request must have been answered.
+func expectAnswered(name string, l *requests.Stream) {
+	GinkgoHelper()
+	result, err := l.End()
+	Expect(err).NotTo(HaveOccurred())
+	AddReportEntry(name, result.String())
+}

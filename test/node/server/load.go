@@ -28,7 +28,7 @@ func (l *load) start(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "requests are being sent: DELETE /load stops them", http.StatusConflict)
 		return
 	}
-	l.stream = requests.Start(context.WithoutCancel(r.Context()), r.FormValue("url"), rate)
+	l.stream = requests.Start(context.WithoutCancel(r.Context()), r.FormValue("url"), rate, r.FormValue("keepalive") == "true")
 }
 
 func (l *load) end(w http.ResponseWriter, _ *http.Request) {
@@ -38,14 +38,11 @@ func (l *load) end(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no requests are being sent", http.StatusConflict)
 		return
 	}
-	answered, err := l.stream.End()
+	result, err := l.stream.End()
 	l.stream = nil
-	switch {
-	case err != nil:
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
-	case answered == 0:
-		http.Error(w, "no request was sent", http.StatusBadGateway)
-	default:
-		fmt.Fprintln(w, answered, "answered")
+		return
 	}
+	fmt.Fprintln(w, result)
 }
