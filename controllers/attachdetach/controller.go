@@ -69,7 +69,7 @@ func (o *options) validate() []error {
 const workers = 10
 
 func (o *options) setup(ctx context.Context, env *controller.Env) error {
-	if err := env.Indexes.Need(ctx, index.PodsByNode(), index.PodsByClaim(), attachmentsByNode(), attachmentsByVolume(), volumesByHandle()); err != nil {
+	if err := env.Indexes.Need(ctx, index.PodsByNode(), index.PodsByClaim(), attachmentsByNode(), attachmentsByVolume(), attachmentsByAttacher(), volumesByHandle()); err != nil {
 		return err
 	}
 	r := &reconciler{
@@ -105,7 +105,7 @@ func managed(node *corev1.Node) bool {
 	return ok
 }
 
-// attachmentsByNode and attachmentsByVolume find attachments.
+// attachmentsByNode, attachmentsByVolume and attachmentsByAttacher find attachments.
 func attachmentsByNode() controller.Index {
 	return controller.Index{Name: "node", Object: &storagev1.VolumeAttachment{}, Values: func(obj client.Object) []string {
 		return []string{obj.(*storagev1.VolumeAttachment).Spec.NodeName}
@@ -118,6 +118,12 @@ func attachmentsByVolume() controller.Index {
 			return []string{*name}
 		}
 		return nil
+	}}
+}
+
+func attachmentsByAttacher() controller.Index {
+	return controller.Index{Name: "attacher", Object: &storagev1.VolumeAttachment{}, Values: func(obj client.Object) []string {
+		return []string{obj.(*storagev1.VolumeAttachment).Spec.Attacher}
 	}}
 }
 

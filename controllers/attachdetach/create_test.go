@@ -71,7 +71,7 @@ func TestWorkersThatFindNoAttachmentAtOnceAttachAnExclusiveVolumeToOneNode(t *te
 			err := w.List(ctx, list, opts...)
 			var o client.ListOptions
 			o.ApplyOptions(opts)
-			if _, ok := list.(*storagev1.VolumeAttachmentList); ok && o.FieldSelector.String() == attachmentsByVolume().Name+"=pv" && lists.Add(1) <= 2 {
+			if _, ok := list.(*storagev1.VolumeAttachmentList); ok && o.FieldSelector.String() == attachmentsByAttacher().Name+"=d" && lists.Add(1) <= 2 {
 				planned.Done()
 				planned.Wait()
 			}
@@ -176,9 +176,10 @@ func TestAnExclusiveVolumeWhoseAttachmentIsUncertainIsNotAttachedToAnotherNode(t
 	}
 }
 
-// Several PersistentVolumes may be the same volume of a driver.
-func TestAnExclusiveVolumeOfTwoPersistentVolumesIsAttachedToOneNode(t *testing.T) {
-	c := newSharedCluster(t, interceptor.Funcs{})
+// useSecondVolume lets the pod on m use another PersistentVolume, "second", which is the same
+// volume of the driver.
+func (c *cluster) useSecondVolume(t *testing.T) {
+	t.Helper()
 	pv := volumeOf("pv", corev1.ReadWriteOnce)
 	pv.Name = "second"
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "second", UID: "2"}
@@ -199,23 +200,69 @@ func TestAnExclusiveVolumeOfTwoPersistentVolumesIsAttachedToOneNode(t *testing.T
 			t.Fatal(err)
 		}
 	}
-	sync := func(want string, events int) {
-		t.Helper()
-		for _, node := range []string{"n", "m"} {
-			if _, err := c.Reconcile(t.Context(), node); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := c.attachedTo(t); got != want {
-			t.Errorf("the volume is attached to %q, want %q", got, want)
-		}
-		if got := c.multiAttachEvents(); got != events {
-			t.Errorf("%d events about a volume that another node has, want %d", got, events)
+}
+
+// expectAttached syncs both nodes, and compares the nodes with attachments and the number of
+// events about a volume that another node has.
+func (c *cluster) expectAttached(t *testing.T, want string, events int) {
+	t.Helper()
+	for _, node := range []string{"n", "m"} {
+		if _, err := c.Reconcile(t.Context(), node); err != nil {
+			t.Fatal(err)
 		}
 	}
-	sync("n", 1)
+	if got := c.attachedTo(t); got != want {
+		t.Errorf("the volume is attached to %q, want %q", got, want)
+	}
+	if got := c.multiAttachEvents(); got != events {
+		t.Errorf("%d events about a volume that another node has, want %d", got, events)
+	}
+}
+
+// Several PersistentVolumes may be the same volume of a driver.
+func TestAnExclusiveVolumeOfTwoPersistentVolumesIsAttachedToOneNode(t *testing.T) {
+	c := newSharedCluster(t, interceptor.Funcs{})
+	c.useSecondVolume(t)
+	c.expectAttached(t, "n", 1)
 	if err := c.Delete(t.Context(), c.pod); err != nil {
 		t.Fatal(err)
 	}
-	sync("m", 0)
+	c.expectAttached(t, "m", 0)
+}
+
+// The attachment to n outlasts its PersistentVolume, which is deleted or replaced by one of
+// the same name, while n still uses the volume.
+func TestAnExclusiveVolumeStaysWithTheNodeThatUsesItWithoutItsPersistentVolume(t *testing.T) {
+	for name, replaced := range map[string]bool{"deleted": false, "replaced": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newSharedCluster(t, interceptor.Funcs{})
+			c.useSecondVolume(t)
+			c.expectAttached(t, "n", 1)
+			pv := volumeOf("pv", corev1.ReadWriteOnce)
+			node := c.node(t)
+			node.Status.VolumesInUse = []corev1.UniqueVolumeName{uniqueName(pv)}
+			for _, err := range []error{c.Status().Update(t.Context(), node), c.Delete(t.Context(), pv), c.Delete(t.Context(), c.pod)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if replaced {
+				pv.Spec.CSI.VolumeHandle = "other"
+				if err := c.Create(t.Context(), pv); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.expectAttached(t, "n", 1)
+			a := c.attachments(t)[0]
+			if nodes := (watches{c.Client}).ofAttachment(t.Context(), &a); !slices.Contains(nodes, "m") {
+				t.Errorf("the end of the attachment wakes %v, not m, which waits for it", nodes)
+			}
+			node = c.node(t)
+			node.Status.VolumesInUse = nil
+			if err := c.Status().Update(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+			c.expectAttached(t, "m", 0)
+		})
+	}
 }

@@ -33,7 +33,8 @@ type state struct {
 type wanted struct {
 	volume *corev1.PersistentVolume
 	pods   []*corev1.Pod
-	// elsewhere is another node that the volume is attached to, empty if there is none.
+	// elsewhere is another node that an exclusive volume is attached to, empty if there is
+	// none or if the volume has an attachment to this node.
 	elsewhere string
 }
 
@@ -168,22 +169,22 @@ func (s *state) detach(p *plan, a *storagev1.VolumeAttachment) {
 }
 
 // inUse returns the name of an attachment's volume in the status of the node, and whether
-// the node reports that it uses the volume. If the PersistentVolume does not exist, or is
-// of an in-tree driver, the names of the volumes in use show which is that of the
-// attachment. The name is empty if none is.
+// the node reports that it uses the volume. The names of the volumes in use show which is
+// that of the attachment, also if its PersistentVolume does not exist, is another one of its
+// name, or is of an in-tree driver. The name is empty if the volume is not known.
 func (s *state) inUse(a *storagev1.VolumeAttachment) (corev1.UniqueVolumeName, bool) {
 	var used []corev1.UniqueVolumeName
 	if s.node != nil {
 		used = s.node.Status.VolumesInUse
-	}
-	if pv := s.volumes[*a.Spec.Source.PersistentVolumeName]; pv != nil && pv.Spec.CSI != nil {
-		return uniqueName(pv), slices.Contains(used, uniqueName(pv))
 	}
 	for _, unique := range used {
 		handle, ok := strings.CutPrefix(string(unique), csiPrefix+a.Spec.Attacher+"^")
 		if ok && a.Name == attachmentNameOf(a.Spec.Attacher, handle, s.name) {
 			return unique, true
 		}
+	}
+	if pv := s.volumes[*a.Spec.Source.PersistentVolumeName]; pv != nil && pv.Spec.CSI != nil {
+		return uniqueName(pv), slices.Contains(used, uniqueName(pv))
 	}
 	return "", false
 }

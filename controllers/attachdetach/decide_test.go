@@ -44,6 +44,9 @@ func TestDecide(t *testing.T) {
 	lost := func(change func(*state)) func(*state) { // without the PersistentVolume
 		return func(s *state) { s.volumes = nil; change(s) }
 	}
+	replaced := func(by *corev1.PersistentVolume) func(*state) { // by one of the same name
+		return func(s *state) { inUse(s); s.volumes = map[string]*corev1.PersistentVolume{"pv": by} }
+	}
 	mine := attachmentOf(pv, "n", attached)
 	for _, test := range []struct {
 		name   string
@@ -87,10 +90,8 @@ func TestDecide(t *testing.T) {
 			s.node.Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/csi/d^other", "kubernetes.io/csi/e^pv"}
 		}), "delete n"},
 		{"but not while the node uses it", state{attachments: of(mine)}, lost(inUse), "attached kubernetes.io/csi/d^pv, unused 1"},
-		{"nor one of an in-tree driver", state{attachments: of(mine)}, func(s *state) {
-			inUse(s)
-			s.volumes = map[string]*corev1.PersistentVolume{"pv": {}}
-		}, "attached kubernetes.io/csi/d^pv, unused 1"},
+		{"nor one of an in-tree driver", state{attachments: of(mine)}, replaced(&corev1.PersistentVolume{}), "attached kubernetes.io/csi/d^pv, unused 1"},
+		{"nor one whose PersistentVolume was replaced", state{attachments: of(mine)}, replaced(volumeOf("other", corev1.ReadWriteOnce)), "attached kubernetes.io/csi/d^pv, unused 1"},
 		{"unless the node is not ready for six minutes", state{attachments: of(mine), since: map[string]time.Time{mine.Name: now.Add(-6 * time.Minute)}}, lost(notReady), "delete n, unused 1"},
 		{"or was deleted", state{attachments: of(mine)}, lost(deleted), "unused 1, after 6m0s"},
 		{"an attachment without a persistent volume is its creator's", state{attachments: of(attachmentOf(pv, "n", func(a *storagev1.VolumeAttachment) {

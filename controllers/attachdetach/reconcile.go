@@ -95,6 +95,10 @@ func (r *reconciler) state(ctx context.Context, name string) (state, bool, error
 	}
 	for i := range s.wanted {
 		w := &s.wanted[i]
+		mine := attachmentName(w.volume, name)
+		if !exclusive(w.volume) || slices.ContainsFunc(s.attachments, func(a *storagev1.VolumeAttachment) bool { return a.Name == mine }) {
+			continue
+		}
 		if w.elsewhere, err = r.elsewhere(ctx, w.volume, name); err != nil {
 			return s, false, err
 		}
@@ -180,19 +184,27 @@ func (r *reconciler) volumeOf(ctx context.Context, pod *corev1.Pod, v *corev1.Vo
 }
 
 // elsewhere returns a node other than the given one that a volume is attached to, empty if
-// there is none. The attachment may name another PersistentVolume of the same handle.
+// there is none. The attachment may name another PersistentVolume of the same handle, also
+// one that does not exist any more: then its name shows the handle.
 func (r *reconciler) elsewhere(ctx context.Context, pv *corev1.PersistentVolume, node string) (string, error) {
 	var same corev1.PersistentVolumeList
 	if err := r.client.List(ctx, &same, client.MatchingFields{volumesByHandle().Name: string(uniqueName(pv))}, client.UnsafeDisableDeepCopy); err != nil {
 		return "", err
 	}
+	names := map[string]bool{}
 	for i := range same.Items {
-		all, err := r.attachments(ctx, attachmentsByVolume().Name, same.Items[i].Name)
-		if err != nil {
-			return "", err
+		names[same.Items[i].Name] = true
+	}
+	all, err := r.attachments(ctx, attachmentsByAttacher().Name, pv.Spec.CSI.Driver)
+	if err != nil {
+		return "", err
+	}
+	for _, a := range all {
+		if a.Spec.NodeName == node {
+			continue
 		}
-		if i := slices.IndexFunc(all, func(a *storagev1.VolumeAttachment) bool { return a.Spec.NodeName != node }); i >= 0 {
-			return all[i].Spec.NodeName, nil
+		if of := a.Spec.Source.PersistentVolumeName; of != nil && names[*of] || a.Name == attachmentName(pv, a.Spec.NodeName) {
+			return a.Spec.NodeName, nil
 		}
 	}
 	return "", nil

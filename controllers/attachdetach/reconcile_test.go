@@ -48,7 +48,7 @@ func newCluster(t *testing.T, failing int) *cluster {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1"},
 			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
 		}, pv, pod)
-	for _, i := range []controller.Index{index.PodsByNode(), index.PodsByClaim(), attachmentsByNode(), attachmentsByVolume(), volumesByHandle()} {
+	for _, i := range []controller.Index{index.PodsByNode(), index.PodsByClaim(), attachmentsByNode(), attachmentsByVolume(), attachmentsByAttacher(), volumesByHandle()} {
 		builder = builder.WithIndex(i.Object, i.Name, i.Values)
 	}
 	writes := 0

@@ -100,21 +100,33 @@ func (w watches) ofAttachment(ctx context.Context, obj client.Object) []string {
 		return nodes
 	}
 	pv := &corev1.PersistentVolume{}
-	if err := w.cache.Get(ctx, client.ObjectKey{Name: *a.Spec.Source.PersistentVolumeName}, pv, client.UnsafeDisableDeepCopy); err != nil {
-		return nodes // it was deleted
+	if err := w.cache.Get(ctx, client.ObjectKey{Name: *a.Spec.Source.PersistentVolumeName}, pv, client.UnsafeDisableDeepCopy); err == nil {
+		nodes = append(nodes, w.ofVolume(ctx, pv)...)
+		if pv.Spec.CSI != nil && a.Name == attachmentName(pv, a.Spec.NodeName) {
+			return nodes
+		}
 	}
-	return append(nodes, w.ofVolume(ctx, pv)...)
+	// The PersistentVolume was deleted, or is another one of its name.
+	return append(nodes, w.ofDriverVolumes(ctx, a.Spec.Attacher, func(pv *corev1.PersistentVolume) bool {
+		return a.Name == attachmentName(pv, a.Spec.NodeName)
+	})...)
 }
 
 // ofDriver returns the nodes of the pods that use volumes of a driver.
 func (w watches) ofDriver(ctx context.Context, obj client.Object) []string {
+	return w.ofDriverVolumes(ctx, obj.GetName(), func(*corev1.PersistentVolume) bool { return true })
+}
+
+// ofDriverVolumes returns the nodes of the pods that use those volumes of a driver which of
+// selects.
+func (w watches) ofDriverVolumes(ctx context.Context, driver string, of func(*corev1.PersistentVolume) bool) []string {
 	var list corev1.PersistentVolumeList
 	if err := w.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the manager stops
 	}
 	var nodes []string
 	for i := range list.Items {
-		if csi := list.Items[i].Spec.CSI; csi != nil && csi.Driver == obj.GetName() {
+		if csi := list.Items[i].Spec.CSI; csi != nil && csi.Driver == driver && of(&list.Items[i]) {
 			nodes = append(nodes, w.ofVolume(ctx, &list.Items[i])...)
 		}
 	}
