@@ -17,6 +17,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -49,10 +50,17 @@ type Bootstrap struct {
 // the credentials.
 const bootstrapRetry = 2 * time.Second
 
+// rejections returns the pauses after requests whose credentials the API server rejects. It
+// may reject a valid token for a moment: right after the token's creation, or while others
+// guess tokens.
+func rejections() wait.Backoff {
+	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 4}
+}
+
 // Run requests a client certificate and writes the connection file that names it. It
 // does nothing if the connection file's certificate is valid. It waits for the API
 // server and for the approval, and returns an error if the API server rejects the
-// credentials, or the request.
+// request, or the credentials also after some retries.
 func (b Bootstrap) Run(ctx context.Context) error {
 	valid, err := b.connected(ctx)
 	if err != nil || valid {
@@ -72,6 +80,7 @@ func (b Bootstrap) Run(ctx context.Context) error {
 	}
 	// The key outlives the process, so that a restart waits for the same request.
 	keyFile := filepath.Join(b.Dir, clientPair+".key.tmp")
+	rejected := rejections()
 	for {
 		err := b.request(ctx, client, newClientRequest(b.Node, api.Host), store, keyFile)
 		if err == nil {
@@ -80,13 +89,16 @@ func (b Bootstrap) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if final(err) {
+		pause := bootstrapRetry
+		if apierrors.IsUnauthorized(err) && rejected.Steps > 0 {
+			pause = rejected.Step()
+		} else if final(err) {
 			return fmt.Errorf("--bootstrap-svcconfig: request a client certificate: %w", err)
 		}
 		klog.FromContext(ctx).Error(err, "Failed to request the first client certificate, will retry", "server", api.Host)
 		select {
 		case <-ctx.Done():
-		case <-b.Clock.After(bootstrapRetry):
+		case <-b.Clock.After(pause):
 		}
 	}
 	if err := os.Remove(keyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -47,6 +47,7 @@ type apiServer struct {
 	users     []string // who sent each of them
 	condition certificatesv1.RequestConditionType
 	rejected  map[string]bool // certificates, by serial number
+	refuse    int             // how many requests with the token are refused
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -90,6 +91,10 @@ func (s *apiServer) sign(t *testing.T, template *x509.Certificate, public any) *
 
 func (s *apiServer) user(r *http.Request) string {
 	if r.Header.Get("Authorization") == "Bearer "+token {
+		if s.refuse > 0 {
+			s.refuse--
+			return ""
+		}
 		return "token"
 	}
 	if certs := r.TLS.PeerCertificates; len(certs) > 0 && certs[0].CheckSignatureFrom(s.cert) == nil && !s.rejected[certs[0].SerialNumber.String()] {
@@ -308,13 +313,44 @@ func TestBootstrapReplacesAnExpiredCertificate(t *testing.T) {
 	}
 }
 
+// impatient is a clock that waits for nothing, and records how long it should have waited.
+type impatient struct {
+	clock.RealClock
+	waited []time.Duration
+}
+
+func (c *impatient) After(d time.Duration) <-chan time.Time {
+	c.waited = append(c.waited, d)
+	return c.RealClock.After(0)
+}
+
+// A server rejects valid tokens for a moment while others guess tokens.
+func TestBootstrapOutlastsSomeRejectionsOfItsToken(t *testing.T) {
+	server, dir := newAPIServer(t), t.TempDir()
+	server.refuse = rejections().Steps
+	b := server.bootstrap(t, dir)
+	pauses := &impatient{}
+	b.Clock = pauses
+	if err := b.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(pauses.waited) != rejections().Steps || !slices.IsSorted(pauses.waited) {
+		t.Errorf("it waited %v, want %d pauses that grow", pauses.waited, rejections().Steps)
+	}
+}
+
 func TestBootstrapFailsIfTheTokenOrTheRequestIsRejected(t *testing.T) {
 	t.Run("token", func(t *testing.T) {
 		server, dir := newAPIServer(t), t.TempDir()
 		b := server.bootstrap(t, dir)
 		b.File = server.kubeconfig(t, &clientcmdapi.AuthInfo{Token: "abcdef.fedcba9876543210"})
+		pauses := &impatient{}
+		b.Clock = pauses
 		if err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "--bootstrap-svcconfig: request a client certificate: ") {
 			t.Errorf("got %v", err)
+		}
+		if len(pauses.waited) != rejections().Steps {
+			t.Errorf("it failed after the pauses %v, want %d", pauses.waited, rejections().Steps)
 		}
 	})
 	t.Run("request", func(t *testing.T) {

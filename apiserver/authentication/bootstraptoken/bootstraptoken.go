@@ -7,8 +7,8 @@ package bootstraptoken
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,13 +31,12 @@ import (
 // Authenticator authenticates bootstrap tokens, which have the form ID.SECRET. The secret of
 // a token is read from etcd, so that a token that has just been created is valid, and one
 // that has been deleted is not. Guesses must not cost that: tokens that no watch has
-// reported are read at a limited rate.
+// reported are read at a limited rate. What is over the limit waits until the watch has begun.
 type Authenticator struct {
 	secret  func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	clock   clock.PassiveClock
 	unknown flowcontrol.PassiveRateLimiter
-	client  kubernetes.Interface // nil before Follow
-	watched atomic.Pointer[cache.SharedIndexInformer]
+	watched cache.SharedIndexInformer // nil before Follow
 	// wake closes used, which starts the watch: without tokens none is needed.
 	wake func()
 	used chan struct{}
@@ -51,6 +50,13 @@ const (
 	unknownBurst = 20
 )
 
+// syncTimeout bounds how long a token waits for the watch to begin.
+const syncTimeout = 5 * time.Second
+
+// errTooMany is the error of a token that is not known while there are too many of them. The
+// client gets 401, as for every error of authentication.
+var errTooMany = errors.New("there are too many bootstrap tokens that are not known to read their secrets")
+
 // New returns an authenticator that reads secrets by secret.
 func New(secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error), clock clock.PassiveClock) *Authenticator {
 	used := make(chan struct{})
@@ -61,7 +67,11 @@ func New(secret func(ctx context.Context, namespace, name string) (*corev1.Secre
 }
 
 // Follow sets the client that watches the secrets of tokens. It is called before Run.
-func (a *Authenticator) Follow(client kubernetes.Interface) { a.client = client }
+func (a *Authenticator) Follow(client kubernetes.Interface) {
+	a.watched = corev1informers.NewFilteredSecretInformer(client, metav1.NamespaceSystem, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("type", string(api.SecretTypeBootstrapToken)).String()
+	})
+}
 
 // Run watches the secrets of tokens from the first token on, until ctx is done.
 func (a *Authenticator) Run(ctx context.Context) {
@@ -70,17 +80,13 @@ func (a *Authenticator) Run(ctx context.Context) {
 		return
 	case <-a.used:
 	}
-	informer := corev1informers.NewFilteredSecretInformer(a.client, metav1.NamespaceSystem, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector("type", string(api.SecretTypeBootstrapToken)).String()
-	})
-	a.watched.Store(&informer)
-	informer.RunWithContext(ctx)
+	a.watched.RunWithContext(ctx)
 }
 
 // AuthenticateToken implements authenticator.Token. It has no opinion on a token
 // of another form, nor on one that is invalid: the reason is logged, without the
 // token, and the client does not learn it. An error means that the secret could not
-// be read.
+// be read, or was not because of the limit.
 func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	id, key, err := tokens.ParseToken(token)
 	if err != nil {
@@ -89,9 +95,8 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 	a.wake()
 	name := api.BootstrapTokenSecretPrefix + id
 	logger := klog.FromContext(ctx).WithValues("secret", klog.KRef(metav1.NamespaceSystem, name))
-	if !a.reported(name, key) && !a.unknown.TryAccept() {
-		logger.V(3).Info("Rejected bootstrap token", "reason", "it is not known, and there are too many such tokens to read their secrets")
-		return nil, false, nil
+	if !a.reported(name, key) && !a.unknown.TryAccept() && !a.reportedAtFirst(ctx, name, key) {
+		return nil, false, errTooMany
 	}
 	secret, err := a.secret(ctx, metav1.NamespaceSystem, name)
 	if apierrors.IsNotFound(err) {
@@ -117,16 +122,30 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 
 // reported reports whether the watch has reported a secret of the name with the key.
 func (a *Authenticator) reported(name, key string) bool {
-	informer := a.watched.Load()
-	if informer == nil {
+	if a.watched == nil {
 		return false
 	}
-	found, exists, err := (*informer).GetStore().GetByKey(metav1.NamespaceSystem + "/" + name)
+	found, exists, err := a.watched.GetStore().GetByKey(metav1.NamespaceSystem + "/" + name)
 	if err != nil || !exists {
 		return false
 	}
 	secret, ok := found.(*corev1.Secret)
 	return ok && hasKey(secret, "", key, time.Time{}) == ""
+}
+
+// reportedAtFirst waits until the watch has begun, and reports as reported does. Otherwise
+// guesses could refuse valid tokens after a start of the server.
+func (a *Authenticator) reportedAtFirst(ctx context.Context, name, key string) bool {
+	if a.watched == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	select {
+	case <-a.watched.HasSyncedChecker().Done():
+	case <-ctx.Done():
+	}
+	return a.reported(name, key)
 }
 
 // checks are the rules of a valid token, in the order in which they are applied.

@@ -12,8 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -110,7 +113,7 @@ func TestGuessesAreReadAtALimitedRate(t *testing.T) {
 		go a.Run(ctx)
 		accepted := func(token string) bool {
 			_, ok, err := a.AuthenticateToken(ctx, token)
-			if err != nil {
+			if err != nil && !errors.Is(err, errTooMany) {
 				t.Error(err)
 			}
 			return ok
@@ -147,4 +150,58 @@ func TestGuessesAreReadAtALimitedRate(t *testing.T) {
 			t.Errorf("%d reads after a second, want %d", n, unknownRate)
 		}
 	})
+}
+
+// TestAValidTokenOutlastsGuessesBeforeTheWatch uses a valid token after as many guesses as are
+// read at once, while the API server does not answer the watch's list yet.
+func TestAValidTokenOutlastsGuessesBeforeTheWatch(t *testing.T) {
+	for name, answers := range map[string]bool{"the list is answered": true, "the list is not answered": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				stored := secret()
+				stored.Namespace, stored.Name = "kube-system", "bootstrap-token-abcdef"
+				client := fake.NewClientset(stored)
+				answer := make(chan struct{})
+				wait := func(clienttesting.Action) (bool, runtime.Object, error) { <-answer; return false, nil, nil }
+				client.PrependReactor("list", "secrets", wait)
+				client.PrependWatchReactor("secrets", func(a clienttesting.Action) (bool, watch.Interface, error) {
+					_, _, err := wait(a)
+					return false, nil, err
+				})
+				a := New(func(_ context.Context, _, name string) (*corev1.Secret, error) {
+					if name != stored.Name {
+						return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name)
+					}
+					return stored, nil
+				}, clock.RealClock{})
+				a.Follow(client)
+				go a.Run(ctx)
+				for range unknownBurst {
+					if _, ok, err := a.AuthenticateToken(ctx, "abcdee.0123456789abcdef"); ok || err != nil {
+						t.Fatalf("a guess: %v, %v", ok, err)
+					}
+				}
+				var accepted bool
+				var err error
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					_, accepted, err = a.AuthenticateToken(ctx, good)
+				}()
+				synctest.Wait()
+				if answers {
+					close(answer)
+				}
+				<-done
+				if accepted != answers || (err != nil) == answers {
+					t.Errorf("got %v, %v", accepted, err)
+				}
+				if !answers {
+					close(answer)
+				}
+			})
+		})
+	}
 }
