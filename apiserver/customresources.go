@@ -56,6 +56,7 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	if err := c.addOlderDefinitions(&config, server.GenericAPIServer, own); err != nil {
 		return nil, err
 	}
+	server.Informers = established.After(c.stores.servers, server.Informers) // its post-start hook starts them
 	handler := server.GenericAPIServer.Handler
 	handler.GoRestfulContainer.ServiceErrorHandler(c.unrouted(&config))
 	definitions := server.Informers.Apiextensions().V1().CustomResourceDefinitions()

@@ -198,12 +198,10 @@ const syncTimeout = time.Second
 
 // syncInformers starts the informers and waits until they have synced, or for
 // syncTimeout. The post-start hooks start them, too, but many then poll every 100 ms
-// until they have synced. They run until serving ends. The other servers of the same etcd
-// know this one before it lists definitions (package established).
+// until they have synced. They run until serving ends.
 func (s *Server) syncInformers(ctx, serving context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	s.servers.Registered(ctx)
 	for _, factory := range s.informers {
 		factory.Start(serving.Done())
 	}

@@ -21,14 +21,16 @@ const (
 )
 
 // Servers are the API servers of one etcd. Each has a key there while it runs, below
-// <prefix>/apiservers/, and writes it before it lists definitions. So a server that reads the
+// <prefix>/apiservers/, and writes it before it lists definitions (Informers). So a server that reads the
 // keys after a definition was established, and finds only its own, knows that every other
 // server will list the definition before it serves custom resources.
 type Servers struct {
 	client *clientv3.Client
 	prefix string
 	own    string
-	// embedded is whether etcd is in this server's process: the key then needs no lease.
+	// embedded is whether etcd is in this server's process: the key then needs no lease,
+	// which would write to etcd while the server is idle. If the process is killed, the next
+	// one has the same key.
 	embedded bool
 
 	once    sync.Once
@@ -63,18 +65,6 @@ func (s *Servers) Run(ctx context.Context, clock clock.Clock) {
 	}
 }
 
-// Registered waits until this server's key has been written, or until ctx ends. With an
-// embedded etcd it need not be: no other server begins before.
-func (s *Servers) Registered(ctx context.Context) {
-	if s.embedded {
-		return
-	}
-	select {
-	case <-s.written:
-	case <-ctx.Done():
-	}
-}
-
 func (s *Servers) setWritten() { s.once.Do(func() { close(s.written) }) }
 
 // keep writes the key with a lease, and returns when the lease has expired or ctx ends.
@@ -101,20 +91,22 @@ func (s *Servers) keep(ctx context.Context) error {
 	return nil
 }
 
-// write writes the key of a server with an embedded etcd, if it is not there, and returns
-// when ctx ends.
+// write writes the key of a server with an embedded etcd. When ctx ends it deletes the key:
+// the data may be moved to an etcd of other servers.
 func (s *Servers) write(ctx context.Context) error {
-	found, err := s.client.Get(ctx, s.own, clientv3.WithCountOnly())
-	if err != nil {
+	_, err := s.client.Put(ctx, s.own, "")
+	if err == nil {
+		s.setWritten()
+		<-ctx.Done()
+	}
+	if ctx.Err() == nil {
 		return err
 	}
-	if found.Count == 0 {
-		if _, err := s.client.Put(ctx, s.own, ""); err != nil {
-			return err
-		}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	if _, err := s.client.Delete(stopping, s.own); err != nil {
+		klog.FromContext(ctx).Info("Failed to delete the key of this API server from etcd", "key", s.own, "err", err)
 	}
-	s.setWritten()
-	<-ctx.Done()
 	return nil
 }
 

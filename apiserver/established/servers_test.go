@@ -44,10 +44,9 @@ func run(t *testing.T, s *Servers) (stop func()) {
 		<-done
 	}
 	t.Cleanup(stop)
-	waiting, timeout := context.WithTimeout(t.Context(), deadline)
-	defer timeout()
-	s.Registered(waiting)
-	if waiting.Err() != nil {
+	select {
+	case <-s.written:
+	case <-time.After(deadline):
 		t.Fatal("not registered")
 	}
 	return stop
@@ -81,12 +80,13 @@ func TestAServerKnowsWhetherItIsTheOnlyOneOfAnExternalEtcd(t *testing.T) {
 func TestAServerWithAnEmbeddedEtcdKnowsTheOthersAndTheyKnowIt(t *testing.T) {
 	client, own := startEtcd(t)
 	embedded, other := NewServers(own, "/registry", "first", true), NewServers(client, "/registry", "second", false)
-	run(t, embedded)
+	stop := run(t, embedded)
 	expectAlone(t, "first", embedded, true)
-	<-embedded.written // beside the start
 	run(t, other)
 	expectAlone(t, "first", embedded, false)
 	expectAlone(t, "second", other, false)
+	stop() // its data may be moved to another etcd
+	expectAlone(t, "remaining", other, true)
 }
 
 func TestAServerWhoseLeaseHasExpiredRegistersAgain(t *testing.T) {
