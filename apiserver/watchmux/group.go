@@ -38,21 +38,14 @@ type shared struct {
 	ofVersion      int
 	recent         []event
 	subscriptions  list.List // of *subscription, in the order in which they joined
+	behind         bool      // whether the sizes of events count for a subscription
 	closed         bool
 }
 
 type event struct {
 	watch.Event
 	version uint64
-	bytes   int // of its object; 0 if it is not known
-}
-
-// size returns the size of the event's object.
-func (e *event) size() int {
-	if e.bytes == 0 {
-		e.bytes = sizeOf(e.Object)
-	}
-	return e.bytes
+	bytes   int // of its object, if one of the subscriptions is behind
 }
 
 // join adds a subscription that has received all events up to version to the
@@ -75,6 +68,7 @@ func (g *group) joinLocked(s *subscription, version uint64) bool {
 		}
 	}
 	s.element = g.shared.subscriptions.PushBack(s)
+	g.shared.behind = g.shared.behind || s.behind()
 	return true
 }
 
@@ -169,7 +163,13 @@ func (g *group) reopen(s *shared) bool {
 // broadcast delivers an event to the subscriptions.
 func (g *group) broadcast(s *shared, e event) {
 	g.mu.Lock()
+	if s.behind {
+		g.mu.Unlock() // to encode a large object takes a while
+		e.bytes = sizeOf(e.Object)
+		g.mu.Lock()
+	}
 	defer g.mu.Unlock()
+	s.behind = false
 	switch {
 	case e.Type == watch.Bookmark:
 		s.ofVersion = 0 // there are no more
@@ -189,9 +189,10 @@ func (g *group) broadcast(s *shared, e event) {
 	for at := s.subscriptions.Front(); at != nil; {
 		member := at.Value.(*subscription)
 		at = at.Next() // before the member leaves
-		if e.version > member.after && (e.Type != watch.Bookmark || member.bookmarks) && !member.deliver(&e) {
+		if e.version > member.after && (e.Type != watch.Bookmark || member.bookmarks) && !member.deliver(e) {
 			g.end(member)
 		}
+		s.behind = s.behind || member.behind()
 	}
 }
 

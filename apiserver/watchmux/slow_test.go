@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -95,6 +97,66 @@ func TestAReaderOfManyLargeEventsThatCatchesUpReceivesAll(t *testing.T) {
 				synctest.Wait()
 			}
 			expect(t, "received", received(all[0]), strings.Join(want, " "))
+		}
+	})
+}
+
+// sized is an object that reports when its size is found.
+type sized struct {
+	*corev1.ConfigMap
+	asked func()
+}
+
+func (s *sized) DeepCopyObject() runtime.Object { return &sized{s.DeepCopy(), s.asked} }
+
+func (s *sized) Size() int {
+	s.asked()
+	return s.ConfigMap.Size()
+}
+
+func TestTheSizeOfAnEventIsFoundOnceIfAReaderIsBehindAndOutsideTheLock(t *testing.T) {
+	withFullGroup(t, func(t *testing.T, c *fullGroup) {
+		all, shared := c.sharing(t, 3)
+		group := all[0].(*subscription).group
+		var sizes atomic.Int32
+		asked := func() {
+			sizes.Add(1)
+			if !group.mu.TryLock() {
+				t.Error("other requests wait while the size is found")
+				return
+			}
+			group.mu.Unlock()
+		}
+		version := 10
+		emit := func(n int) {
+			for range n {
+				shared.result <- watch.Event{Type: watch.Modified, Object: &sized{
+					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(version)}}, asked,
+				}}
+				synctest.Wait()
+				version++
+			}
+		}
+		emit(2*resultBuffer + 1) // with the one that the goroutine of each reader sends
+		if n := sizes.Load(); n > 0 {
+			t.Errorf("%d sizes while none counts", n)
+		}
+		const more = 10
+		emit(more)
+		if n := sizes.Load(); n != more {
+			t.Errorf("%d sizes of %d events while all readers are behind", n, more)
+		}
+		for _, w := range all {
+			for len(w.ResultChan()) > 0 {
+				<-w.ResultChan()
+				synctest.Wait()
+			}
+		}
+		emit(1) // shows that no reader is behind any more
+		before := sizes.Load()
+		emit(more)
+		if n := sizes.Load(); n != before {
+			t.Errorf("%d sizes after all readers have caught up", n-before)
 		}
 	})
 }

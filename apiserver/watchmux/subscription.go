@@ -174,7 +174,7 @@ func (s *subscription) takePending() []pending {
 
 // deliver sends an event to the reader or makes it pending, and reports whether it
 // could: false means that the reader is too far behind. The group's lock is held.
-func (s *subscription) deliver(e *event) bool {
+func (s *subscription) deliver(e event) bool {
 	made := copyOf(e.Event)
 	if s.live {
 		select {
@@ -186,8 +186,8 @@ func (s *subscription) deliver(e *event) bool {
 		go s.catchUp()
 	}
 	next := pending{Event: made}
-	if len(s.pending) >= resultBuffer {
-		next.bytes = e.size()
+	if s.behind() {
+		next.bytes = e.bytes
 	}
 	if len(s.pending) == maxPending || s.bytes+next.bytes > maxPendingBytes {
 		return false
@@ -196,6 +196,9 @@ func (s *subscription) deliver(e *event) bool {
 	s.pending = append(s.pending, next)
 	return true
 }
+
+// behind reports whether the sizes of further events count. The group's lock is held.
+func (s *subscription) behind() bool { return len(s.pending) >= resultBuffer }
 
 // ResultChan implements watch.Interface.
 func (s *subscription) ResultChan() <-chan watch.Event { return s.result }
