@@ -123,12 +123,12 @@ func (p *plugin) create(ctx context.Context, node string, a admission.Attributes
 	case *coordinationv1.Lease:
 		return lease(node, made)
 	case *corev1.Pod:
-		if a.GetSubresource() != "" {
-			return podSubresource(a)
+		if sub := a.GetSubresource(); sub != "" {
+			return podSubresource(sub)
 		}
 		return p.mirror(ctx, node, made)
-	case *corev1.Binding:
-		return podSubresource(a)
+	case *corev1.Binding: // also by POST .../bindings
+		return podSubresource("binding")
 	case *corev1.PersistentVolumeClaim:
 		return errNotStatus
 	case *certificatesv1.CertificateSigningRequest:

@@ -167,6 +167,7 @@ func TestNodesAreRefusedWhatNoRuleAllows(t *testing.T) {
 		{"the resources of a pod", "resize", admission.Update, mine, mine, `unexpected pod subresource "resize", only 'status' and 'eviction' are allowed`},
 		{"the debug containers of a pod", "ephemeralcontainers", admission.Update, mine, mine, `unexpected pod subresource "ephemeralcontainers", only 'status' and 'eviction' are allowed`},
 		{"the binding of a pod", "binding", admission.Create, &corev1.Binding{ObjectMeta: meta("ns", "new")}, nil, `unexpected pod subresource "binding", only 'status' and 'eviction' are allowed`},
+		{"a binding", "", admission.Create, &corev1.Binding{ObjectMeta: meta("ns", "new")}, nil, `unexpected pod subresource "binding", only 'status' and 'eviction' are allowed`},
 		{"a claim", "", admission.Create, claim, nil, notStatus},
 		{"a claim", "", admission.Update, claim, claim, notStatus},
 		{"a claim", "", admission.Delete, nil, claim, notStatus},

@@ -98,8 +98,8 @@ func (p *plugin) ownedBy(ctx context.Context, node string, owners []metav1.Owner
 
 // podSubresource refuses a subresource of pods that nodes do not change, whatever other rules
 // give to nodes.
-func podSubresource(a admission.Attributes) error {
-	return fmt.Errorf("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", a.GetSubresource())
+func podSubresource(name string) error {
+	return fmt.Errorf("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", name)
 }
 
 // podChange returns an error unless the node may update or delete the pod: it updates only
@@ -112,7 +112,7 @@ func podChange(node string, a admission.Attributes, old *corev1.Pod) error {
 	case sub == "status" && !updated:
 		return fmt.Errorf("unexpected operation %q", a.GetOperation())
 	case sub != "" && sub != "status":
-		return podSubresource(a)
+		return podSubresource(sub)
 	case otherUID(a, old):
 		return nil
 	}
