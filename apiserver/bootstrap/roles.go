@@ -19,9 +19,10 @@ import (
 type Create func(ctx context.Context, obj runtime.Object) error
 
 // RolesStep returns the step of the mode RBAC that writes the default roles of a release
-// and their bindings. on reports which feature gates of the release are on. It runs once at the start: missing rules and subjects are added,
+// and their bindings. It runs once at the start: missing rules and subjects are added,
 // further ones stay, and so does everything with the annotation
-// rbac.authorization.kubernetes.io/autoupdate=false.
+// rbac.authorization.kubernetes.io/autoupdate=false. on reports which feature gates of the
+// release are on.
 func RolesStep(client kubernetes.Interface, create Create, of release.Release, on func(gate string) bool) Step {
 	return Step{Name: "rbac/bootstrap-roles", Ensure: func(ctx context.Context) error {
 		roles, err := authorization.DefaultRoles(of, on)
