@@ -163,10 +163,11 @@ func (o *NodeOptions) programs() (containerd.Programs, error) {
 // data directory.
 func (o *NodeOptions) Containerd(dir datadir.Dir, programs containerd.Programs) containerd.Config {
 	c := containerd.Config{
-		Dir:        dir.Containerd(),
-		Programs:   programs,
-		Bridge:     o.bridge,
-		PodNetwork: o.PodNetwork != plan.None,
+		Dir:          dir.Containerd(),
+		Programs:     programs,
+		Bridge:       o.bridge,
+		PodNetwork:   o.PodNetwork != plan.None,
+		ServiceProxy: o.proxy,
 
 		RegistryDir: containerd.DefaultRegistryDir,
 	}
