@@ -203,6 +203,34 @@ func TestRulesOfServicesAreAddedUnlessThereAreSuchAndRemovedAlone(t *testing.T) 
 	})
 }
 
+// A node may get ranges of fewer families, whose rules nothing would remove any more: a reset
+// removes those of the ranges that it finds.
+func TestRulesOfFormerRangesAreRemoved(t *testing.T) {
+	withIPTables(t, func(program string, run func(string)) {
+		const reject, reject6 = "-j REJECT --reject-with icmp-port-unreachable", "-j REJECT --reject-with icmp6-port-unreachable"
+		run("iptables -A FORWARD " + reject)
+		run("ip6tables -A FORWARD " + reject6)
+		ours := []string{"-i svc0 -j ACCEPT", "-o svc0 -j ACCEPT", "-m mark --mark 0x4000/0x4000 -j ACCEPT", "-m conntrack --ctstate DNAT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"}
+		r := &Runtime{settings: settings{Config: Config{Dir: t.TempDir(), ServiceProxy: true, Programs: Programs{IPTables: program}}}}
+		if err := os.MkdirAll(r.settings.cniDir(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		change := func(ranges ...string) {
+			t.Helper()
+			if _, err := r.SetPodCIDRs(t.Context(), ranges); err != nil {
+				t.Error(err)
+			}
+		}
+		change("10.88.0.0/24", "fd00:88::/64")
+		expectChain(t, "with both families", program, false, "filter", "FORWARD", append(slices.Clone(ours), reject)...)
+		expectChain(t, "with both families", program, true, "filter", "FORWARD", append(slices.Clone(ours), reject6)...)
+		change("10.88.1.0/24")
+		expectChain(t, "with IPv4 only", program, false, "filter", "FORWARD", append(slices.Clone(ours), reject)...)
+		expectChain(t, "with IPv4 only", program, true, "filter", "FORWARD", reject6)
+		expectChain(t, "with IPv4 only", program, true, "nat", "POSTROUTING")
+	})
+}
+
 func TestNoRulesAreAddedWithoutThePermissionAndWithoutIPTables(t *testing.T) {
 	for _, s := range []settings{
 		{Config: Config{Dir: t.TempDir()}},

@@ -276,10 +276,10 @@ func (r *Runtime) network(ctx context.Context, config Config) (warnings []string
 		return append(warnings, "iptables is missing: pods do not reach other machines (on Debian and Ubuntu: apt-get install iptables)"), nil
 	}
 	if !slices.Equal(before, after) {
-		err = removeRules(ctx, iptables, append(forwardRules(config.bridge(), before), masqueradeRules(config.bridge(), before)...))
+		err = removeRules(ctx, iptables, slices.Concat(forwardRules(config.bridge(), before), masqueradeRules(config.bridge(), before), serviceRules(config.bridge(), before)))
 	}
 	if !config.ServiceProxy {
-		err = errors.Join(err, removeRules(ctx, iptables, serviceRules(config.bridge(), slices.Concat(before, after))))
+		err = errors.Join(err, removeRules(ctx, iptables, serviceRules(config.bridge(), after)))
 	}
 	_, failed := addRules(ctx, iptables, r.rules(config, after))
 	if err = errors.Join(err, failed); err != nil {
