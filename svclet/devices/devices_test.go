@@ -278,6 +278,52 @@ func TestPluginsAllocateDevicesAgainAfterAReboot(t *testing.T) {
 	f.Expect(p.calls()).To(gomega.Equal([]string{"allocate a"}), "once for each boot")
 }
 
+// The plugin is asked for the same devices, which the pod resources API has named (docs/svclet.md).
+func TestAPluginPrefersNoOtherDevicesAfterAReboot(t *testing.T) {
+	dir, options := t.TempDir(), &pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true}
+	f := newFixture(t, dir)
+	p := f.plugin(options, on(0, "a"), on(0, "b"), on(0, "c"))
+	f.Eventually(f.counts).Should(gomega.Equal("3/3"))
+	pod, c := needing("1", "1")
+	f.Expect(f.Allocate(pod, c, 0)).To(gomega.Succeed())
+	p.prefer = []string{"c"}
+	_, err := f.Start(t.Context(), "1", "c")
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Expect(p.calls()).To(gomega.Equal([]string{"prefer a,b,c", "allocate c"}))
+
+	for _, boot := range []string{"second", "second", "third"} { // a restart of svclet in the second one, too
+		f.stop()
+		f = newBootedFixture(t, dir, boot)
+		f.Expect(f.Save()).To(gomega.Succeed())
+	}
+	p = f.plugin(options, on(0, "a"), on(0, "b"), on(0, "c"))
+	p.prefer = []string{"b"}
+	f.Eventually(f.counts).Should(gomega.Equal("3/3"))
+	_, err = f.Start(t.Context(), "1", "c")
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Expect(p.calls()).To(gomega.Equal([]string{"allocate c"}))
+}
+
+func TestAnUpgradeFromACheckpointWithoutABootIsNoReboot(t *testing.T) {
+	dir := t.TempDir()
+	f := newBootedFixture(t, dir, "") // the field is left out, as earlier versions did
+	f.plugin(nil, on(0, "a"))
+	f.Eventually(f.counts).Should(gomega.Equal("1/1"))
+	pod, c := needing("1", "1")
+	f.Expect(f.Allocate(pod, c, 0)).To(gomega.Succeed())
+	_, err := f.Start(t.Context(), "1", "c")
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	text, err := os.ReadFile(filepath.Join(dir, checkpointName))
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Expect(string(text)).NotTo(gomega.ContainSubstring(`"boot"`))
+
+	f.stop()
+	f = newFixture(t, dir)
+	got, err := f.Start(t.Context(), "1", "c")
+	f.Expect(err).NotTo(gomega.HaveOccurred(), "a container restarts without the plugin")
+	f.Expect(got.Devices).To(gomega.HaveLen(1))
+}
+
 func TestBadRegistrationsAreRefused(t *testing.T) {
 	f := newFixture(t, t.TempDir())
 	for want, request := range map[string]*pluginapi.RegisterRequest{

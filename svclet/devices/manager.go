@@ -71,8 +71,10 @@ type device struct {
 // allocation are the devices of one resource that a container has.
 type allocation struct {
 	IDs []string `json:"ids"`
-	// Response is the plugin's, in protobuf; nil before the first start.
+	// Response is the plugin's, in protobuf; nil before the first start in this boot.
 	Response []byte `json:"response,omitempty"`
+	// Again is true if the plugin has allocated the devices in an earlier boot.
+	Again bool `json:"again,omitempty"`
 }
 
 // The checkpoint of devices, in [Options.Dir].
@@ -87,7 +89,8 @@ type saved struct {
 	// Resources are those that plugins had registered. Until they register again, the
 	// node has none of their devices.
 	Resources []string `json:"resources"`
-	// Boot is that of the machine in which plugins gave the responses.
+	// Boot is that of the machine in which plugins gave the responses; empty in checkpoints of
+	// versions that did not save it.
 	Boot string `json:"boot,omitempty"`
 }
 
@@ -110,7 +113,7 @@ func New(o Options) (*Manager, error) {
 	if before.Allocated != nil {
 		m.allocated = before.Allocated
 	}
-	if before.Boot != o.Boot {
+	if before.Boot != "" && before.Boot != o.Boot {
 		m.forgetResponses()
 	}
 	for _, name := range before.Resources {
@@ -126,7 +129,7 @@ func (m *Manager) forgetResponses() {
 	for _, containers := range m.allocated {
 		for _, resources := range containers {
 			for _, a := range resources {
-				a.Response = nil
+				a.Response, a.Again = nil, a.Again || a.Response != nil
 			}
 		}
 	}

@@ -69,7 +69,9 @@ func (m *Manager) prepare(ctx context.Context, uid types.UID, name, resource str
 		return nil, fmt.Errorf("the device plugin is not registered")
 	}
 	if held.Response == nil {
-		held.IDs = m.preferred(ctx, p, uid, name, held.IDs)
+		if !held.Again {
+			held.IDs = m.preferred(ctx, p, uid, name, held.IDs)
+		}
 		began := m.o.Clock.Now()
 		answer, err := p.client.Allocate(ctx, &pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: held.IDs}}})
 		m.o.Allocated(p.resource, m.o.Clock.Since(began))
@@ -97,7 +99,7 @@ func (m *Manager) allocation(uid types.UID, name, resource string) allocation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if a := m.allocated[uid][name][resource]; a != nil {
-		return allocation{IDs: slices.Clone(a.IDs), Response: a.Response}
+		return allocation{IDs: slices.Clone(a.IDs), Response: a.Response, Again: a.Again}
 	}
 	return allocation{}
 }
