@@ -36,6 +36,7 @@ type fakePlugin struct {
 	mu     sync.Mutex
 	called []string
 	prefer []string
+	empty  bool // whether responses are
 	fail   error
 }
 
@@ -71,6 +72,9 @@ func (p *fakePlugin) calls() []string {
 
 func (p *fakePlugin) Allocate(_ context.Context, r *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
 	ids := r.GetContainerRequests()[0].GetDevicesIds()
+	if p.empty {
+		return &pluginapi.AllocateResponse{ContainerResponses: []*pluginapi.ContainerAllocateResponse{{}}}, p.call("allocate", ids)
+	}
 	return &pluginapi.AllocateResponse{ContainerResponses: []*pluginapi.ContainerAllocateResponse{{
 		Envs:        map[string]string{"GPUS": strings.Join(ids, ",")},
 		Mounts:      []*pluginapi.Mount{{ContainerPath: "/lib/gpu", HostPath: "/opt/gpu", ReadOnly: true}},
@@ -302,6 +306,24 @@ func TestAPluginPrefersNoOtherDevicesAfterAReboot(t *testing.T) {
 	_, err = f.Start(t.Context(), "1", "c")
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	f.Expect(p.calls()).To(gomega.Equal([]string{"allocate c"}))
+}
+
+// Containers of a plugin that only counts need nothing.
+func TestAnEmptyResponseIsKept(t *testing.T) {
+	dir := t.TempDir()
+	f := newFixture(t, dir)
+	p := f.plugin(nil, on(0, "a"))
+	p.empty = true
+	f.Eventually(f.counts).Should(gomega.Equal("1/1"))
+	pod, c := needing("1", "1")
+	f.Expect(f.Allocate(pod, c, 0)).To(gomega.Succeed())
+	for range 2 {
+		_, err := f.Start(t.Context(), "1", "c")
+		f.Expect(err).NotTo(gomega.HaveOccurred())
+		f.stop()
+		f = newFixture(t, dir)
+	}
+	f.Expect(p.calls()).To(gomega.Equal([]string{"allocate a"}))
 }
 
 func TestAnUpgradeFromACheckpointWithoutABootIsNoReboot(t *testing.T) {

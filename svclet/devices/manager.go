@@ -72,7 +72,7 @@ type device struct {
 type allocation struct {
 	IDs []string `json:"ids"`
 	// Response is the plugin's, in protobuf; nil before the first start in this boot.
-	Response []byte `json:"response,omitempty"`
+	Response []byte `json:"response"`
 	// Again is true if the plugin has allocated the devices in an earlier boot.
 	Again bool `json:"again,omitempty"`
 }
