@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/svclet/apiclient"
@@ -37,6 +38,19 @@ func TestAnAgentThatCannotEnforcePoliciesRemovesTheRulesOfOneThatCould(t *testin
 		}
 		return policies.before
 	}, "svclet", "others")
+}
+
+func TestAnAgentThatCannotHaveAProxyRemovesTheRulesOfOneThatHadIt(t *testing.T) {
+	checkRemoved(t, func(ctx context.Context) []func(context.Context) {
+		t.Setenv("PATH", "") // without nft; an old kernel is refused at the same place
+		recorder := events.New(ctx, nil, apiruntime.NewScheme(), "here", 0, 0)
+		defer recorder.Stop()
+		n := newServices(ctx, common{Config: Config{Flags: config.Flags{ServiceProxy: true}, API: &rest.Config{}}}, connections{clients: &apiclient.Clients{}, events: recorder})
+		if len(n.lacks()) != 1 {
+			t.Error("services have a proxy")
+		}
+		return n.tasks.before
+	}, "svclet-policies", "svclet-policies", "others")
 }
 
 // checkRemoved checks which tables are left in a network namespace after the first steps of an agent.

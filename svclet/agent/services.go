@@ -69,13 +69,14 @@ func (n *nodeServices) lacks() []node.Lack {
 func always(err error) func() error { return func() error { return err } }
 
 // newServices makes the node's copy of services, the proxy and the DNS server. On a
-// machine that cannot have one of them, the agent works without. An agent that is to have no
-// proxy removes the rules of one that had: nothing would update them. Its tasks, or
-// abandon, close the port of the DNS server.
+// machine that cannot have one of them, the agent works without. An agent without a proxy
+// removes the rules of one that had it: nothing would update them. Its tasks, or abandon,
+// close the port of the DNS server.
 func newServices(ctx context.Context, base common, conn connections) *nodeServices {
 	n := &nodeServices{clock: base.Clock}
+	remove := base.remove("service rules", removeServiceRules)
 	if conn.clients == nil || !base.ServiceProxy {
-		n.tasks.before = append(n.tasks.before, base.remove("service rules", removeServiceRules))
+		n.tasks.before = append(n.tasks.before, remove)
 	}
 	if conn.clients == nil || !base.ServiceProxy && !base.DNS {
 		return n
@@ -101,7 +102,9 @@ func newServices(ctx context.Context, base common, conn connections) *nodeServic
 		n.proxyProblem = always(errors.New("the capability CAP_NET_ADMIN is missing"))
 	default:
 		parts := serviceProxy(ctx, base, n, conn.events.Any())
-		if len(parts) > 0 && base.DNS {
+		if len(parts) == 0 {
+			n.tasks.before = append(n.tasks.before, remove)
+		} else if base.DNS {
 			n.routed = func(family netip.Addr) bool {
 				server := n.dns.Load()
 				return server != nil && server.Serves(family)
