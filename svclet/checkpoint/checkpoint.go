@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // File is a checkpoint.
@@ -105,14 +106,18 @@ func ReplaceMode(path string, content []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// Sync writes a file or a directory to its disk: after that, what it contains, and of a
-// directory the names in it, outlast a crash of the machine (fsync(2)).
-func Sync(path string) error {
-	file, err := os.Open(path)
+// Sync writes a directory to its disk: after that the names in it outlast a crash of the machine
+// (fsync(2)). A filesystem that does not offer this for directories is no error.
+func Sync(dir string) error {
+	file, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(file.Sync(), file.Close())
+	err = file.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		err = nil
+	}
+	return errors.Join(err, file.Close())
 }
 
 func checksum(data []byte) string {

@@ -1,8 +1,11 @@
 package checkpoint
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -23,6 +26,18 @@ func TestACheckpointIsReadAsItWasWritten(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Dir(f.Path)); err != nil || len(left) != 1 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestADirectoryOfAFilesystemWithoutSyncIsNoError(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs the filesystem proc")
+	}
+	if err := Sync("/proc"); err != nil { // fsync(2) returns EINVAL
+		t.Error(err)
+	}
+	if err := Sync(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing directory: %v", err)
 	}
 }
 
