@@ -24,8 +24,9 @@ type driver struct {
 	endpoint string
 	client   draapi.DRAPluginClient
 	conn     *grpc.ClientConn
-	// connected reports that it is reachable. The manager's mu guards it.
-	connected bool
+	// connections is the number of connections to it: it is reachable if there are any. The
+	// manager's mu guards it.
+	connections int
 }
 
 // callTimeout bounds the calls of a driver (kubelet's).
@@ -121,20 +122,21 @@ func (connections) HandleRPC(context.Context, stats.RPCStats) {}
 func (c connections) HandleConn(_ context.Context, event stats.ConnStats) {
 	switch event.(type) {
 	case *stats.ConnBegin:
-		c.manager.connect(c.name, c.driver, true)
+		c.manager.connect(c.name, c.driver, 1)
 	case *stats.ConnEnd:
-		c.manager.connect(c.name, c.driver, false)
+		c.manager.connect(c.name, c.driver, -1)
 		// A connection that is lost is made again at the next call only, or now. gRPC holds
 		// locks during this call that Connect takes.
 		go c.driver.conn.Connect()
 	}
 }
 
-// connect records whether an instance of a driver is reachable.
-func (m *Manager) connect(name string, d *driver, connected bool) {
+// connect records that an instance of a driver has more connections, or fewer: gRPC may begin
+// one before it has told of the end of the one before.
+func (m *Manager) connect(name string, d *driver, more int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d.connected = connected
+	d.connections += more
 	if !m.closed {
 		m.syncSlices(name)
 	}

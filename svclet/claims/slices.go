@@ -105,5 +105,5 @@ func (m *Manager) isConnected(name string) bool {
 
 // hasConnected reports whether an instance of a driver is connected. The caller holds mu.
 func (m *Manager) hasConnected(name string) bool {
-	return slices.ContainsFunc(m.drivers[name], func(d *driver) bool { return d.connected })
+	return slices.ContainsFunc(m.drivers[name], func(d *driver) bool { return d.connections > 0 })
 }

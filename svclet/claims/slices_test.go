@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	"google.golang.org/grpc/stats"
 	draapi "k8s.io/kubelet/pkg/apis/dra/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -65,12 +66,29 @@ func connected(f *fixture) func() int {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for _, d := range f.drivers[gpus] {
-			if d.connected {
+			if d.connections > 0 {
 				n++
 			}
 		}
 		return n
 	}
+}
+
+// gRPC may begin the next connection before it has told of the end of the one before.
+func TestAnInstanceIsConnectedUntilItsLastConnectionEnds(t *testing.T) {
+	f := newFixture(t)
+	instance := f.register(draapi.DRAPluginService)
+	f.SetDefaultEventuallyTimeout(time.Minute)
+	f.Eventually(connected(f)).Should(gomega.Equal(1))
+	f.mu.Lock()
+	d := f.drivers[gpus][0]
+	f.mu.Unlock()
+	all := connections{manager: f.Manager, name: gpus, driver: d}
+	all.HandleConn(t.Context(), &stats.ConnBegin{})
+	all.HandleConn(t.Context(), &stats.ConnEnd{})
+	f.Expect(f.isConnected(gpus)).To(gomega.BeTrue(), "the first connection goes on")
+	instance.stop()
+	f.Eventually(connected(f)).Should(gomega.Equal(0))
 }
 
 func TestAnInstanceThatIsUnreachableIsNotUsedWhileThereIsAnother(t *testing.T) {
