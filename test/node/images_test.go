@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -10,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/util/cert"
 
 	"svc.dev/svc/svclet/containerd"
@@ -43,6 +46,32 @@ func (r registries) start(archive string, flags ...string) string {
 	return strings.TrimSpace(address)
 }
 
+// makeDir makes a directory. After the spec it is removed, and those of its parents that were
+// missing, if they are empty then.
+func makeDir(dir string) {
+	GinkgoHelper()
+	var missing []string
+	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
+		_, err := os.Stat(parent)
+		if err == nil {
+			break
+		}
+		Expect(err).To(MatchError(fs.ErrNotExist))
+		missing = append(missing, parent)
+	}
+	Expect(os.MkdirAll(dir, 0o755)).To(Succeed())
+	DeferCleanup(func() {
+		Expect(os.RemoveAll(dir)).To(Succeed())
+		for _, parent := range missing {
+			err := os.Remove(parent)
+			if errors.Is(err, unix.ENOTEMPTY) {
+				break
+			}
+			Expect(err).NotTo(HaveOccurred())
+		}
+	})
+}
+
 var _ = Describe("svc image pull", func() {
 	It("pulls images from a registry, and says what is wrong with one", func(ctx SpecContext) {
 		all := newRegistries(ctx)
@@ -74,15 +103,16 @@ var _ = Describe("svc image pull", func() {
 		Expect(os.WriteFile(filepath.Join(own, "tls.key"), key, 0o600)).To(Succeed())
 		secure := all.start(server, "-certificate="+authority, "-key="+filepath.Join(own, "tls.key"))
 		hosts := filepath.Join(containerd.DefaultRegistryDir, secure)
-		Expect(os.MkdirAll(hosts, 0o755)).To(Succeed())
-		DeferCleanup(os.RemoveAll, hosts)
+		makeDir(hosts)
 		write := func(server, more string) {
 			GinkgoHelper()
 			Expect(os.WriteFile(filepath.Join(hosts, "hosts.toml"), []byte("server = \""+server+"\"\n[host.\""+server+"\"]\n"+more), 0o644)).To(Succeed())
 		}
+		write("https://"+secure, "") // without a scheme containerd uses HTTP at a loopback address, or does not verify
 		out, err = pull(secure)
 		Expect(err).To(HaveOccurred(), out)
-		By("which a file for the registry names")
+		Expect(out).To(And(ContainSubstring("x509: "), ContainSubstring(filepath.Join(hosts, "hosts.toml"))))
+		By("which the file for the registry names")
 		write("https://"+secure, "  ca = \""+authority+"\"\n")
 		out, err = pull(secure)
 		Expect(err).NotTo(HaveOccurred(), out)
