@@ -341,37 +341,9 @@ var _ = Describe("two machines with a router between them", func() {
 		firewalls, before := map[string]firewall{}, map[string][]string{}
 		for _, name := range []string{"svcvxa", "svcvxb"} {
 			address := otherMachine(ctx, name) // on a network of its own: this machine is the router
-			if name == "svcvxa" {
-				firewalls[name] = loadFirewall(ctx, name, "testdata/docker.rules")
-				firewalls[name].run(ctx, "", "ip", "link", "add", "docker0", "type", "bridge")
-				firewalls[name].run(ctx, "", "ip", "addr", "add", "172.17.0.1/16", "dev", "docker0")
-			} else { // as docs/pod-network.md says; an agent of the suite has another port than 10250
-				firewalls[name] = loadFirewall(ctx, name, "testdata/ufw.rules", "-A ufw-user-input -i svc0 -j ACCEPT", "-A ufw-user-input -p udp -m udp --dport 8472 -j ACCEPT", "-A ufw-user-input -p tcp -m tcp --dport 1024:65535 -j ACCEPT")
-			}
+			firewalls[name] = loadFirewallOf(ctx, name)
 			before[name] = firewalls[name].rules(ctx)
-			cgroup := fmt.Sprintf("svct%08x", rand.Uint32())
-			Expect(launch.MakeCgroup(cgroup)).To(Succeed())
-			DeferCleanup(func() { // after the reset, by which pods end
-				Eventually(func() error { return launch.RemoveCgroup(cgroup) }).Should(Succeed())
-			})
-			m := newJoining(name, name)
-			// Agents on one machine need directories of logs of their own.
-			Expect(os.MkdirAll(m.etc, 0o700)).To(Succeed())
-			Expect(os.WriteFile(filepath.Join(m.etc, "svclet.yaml"), []byte(`
-apiVersion: svclet.config.k8s.io/v1beta1
-kind: SvcletConfiguration
-authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: ca.crt}}
-authorization: {mode: Webhook}
-readOnlyPort: 0
-rotateCertificates: true
-serverTLSBootstrap: true
-podLogsDir: `+filepath.Join(m.etc, "logs")+"\n"), 0o600)).To(Succeed())
-			m.join(ctx, "--node-ip="+address, "--pod-network=vxlan", "--cgroup-root=/"+cgroup)
-			m.approve(ctx)
-			for _, image := range images {
-				m.importImage(ctx, image)
-			}
-			machines[name] = m
+			machines[name] = joinByVXLAN(ctx, name, address)
 		}
 		s := newSpace(ctx)
 		addresses := map[string]string{}
@@ -433,6 +405,48 @@ podLogsDir: `+filepath.Join(m.etc, "logs")+"\n"), 0o600)).To(Succeed())
 		Expect(string(links)).NotTo(ContainSubstring("svc0"))
 	})
 })
+
+// loadFirewallOf loads the rules of Docker on the machine svcvxa, and those of ufw on another.
+func loadFirewallOf(ctx context.Context, name string) firewall {
+	GinkgoHelper()
+	if name == "svcvxa" {
+		f := loadFirewall(ctx, name, "testdata/docker.rules")
+		f.run(ctx, "", "ip", "link", "add", "docker0", "type", "bridge")
+		f.run(ctx, "", "ip", "addr", "add", "172.17.0.1/16", "dev", "docker0")
+		return f
+	}
+	// As docs/pod-network.md says; an agent of the suite has another port than 10250.
+	return loadFirewall(ctx, name, "testdata/ufw.rules", "-A ufw-user-input -i svc0 -j ACCEPT", "-A ufw-user-input -p udp -m udp --dport 8472 -j ACCEPT", "-A ufw-user-input -p tcp -m tcp --dport 1024:65535 -j ACCEPT")
+}
+
+// joinByVXLAN makes a network namespace with an address join as a machine, with the images of
+// the suite.
+func joinByVXLAN(ctx SpecContext, name, address string) *joining {
+	GinkgoHelper()
+	cgroup := fmt.Sprintf("svct%08x", rand.Uint32())
+	Expect(launch.MakeCgroup(cgroup)).To(Succeed())
+	DeferCleanup(func() { // after the reset, by which pods end
+		Eventually(func() error { return launch.RemoveCgroup(cgroup) }).Should(Succeed())
+	})
+	m := newJoining(name, name)
+	// Agents on one machine need directories of logs of their own.
+	Expect(os.MkdirAll(m.etc, 0o700)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(m.etc, "svclet.yaml"), []byte(`
+apiVersion: svclet.config.k8s.io/v1beta1
+kind: SvcletConfiguration
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: ca.crt}}
+authorization: {mode: Webhook}
+readOnlyPort: 0
+rotateCertificates: true
+serverTLSBootstrap: true
+podLogsDir: `+filepath.Join(m.etc, "logs")+"\n"), 0o600)).To(Succeed())
+	m.join(ctx, "--node-ip="+address, "--pod-network=vxlan", "--cgroup-root=/"+cgroup)
+	m.approve(ctx)
+	for _, image := range images {
+		m.importImage(ctx, image)
+	}
+	return m
+}
 
 // routes returns this machine's routes to pods of other nodes.
 func routes(ctx context.Context) (string, error) {

@@ -92,15 +92,15 @@ func TestOnlyTheOwnerLeadsToAnAddressAndRestrictsIt(t *testing.T) {
 // endpoint 10.244.0.5, young 10.244.0.6.
 func keysOf(dump string) []string {
 	var keys []string
-	slots := map[string]string{"external-ips": "external-endpoints", "node-ports": "node-port-endpoints"}
+	endpoints := map[string]string{"external-ips": "external-endpoints", "node-ports": "node-port-endpoints"}
 	for line := range strings.Lines(dump) {
 		rest, _ := strings.CutPrefix(line, "add element ip svc0 ")
 		name, verdict, _ := strings.Cut(rest, " ")
 		if rest == line || name == "pod-ranges" || name == "hairpins" || strings.Contains(name, "endpoints") || strings.Contains(name, "-of-") {
 			continue
 		}
-		if slot := slots[name]; slot != "" { // its verdict is the same for all services with one endpoint
-			_, verdict, _ = strings.Cut(dump, "add element ip svc0 "+slot+" ")
+		if endpointMap := endpoints[name]; endpointMap != "" { // its verdict is the same for all services with one endpoint
+			_, verdict, _ = strings.Cut(dump, "add element ip svc0 "+endpointMap+" ")
 			verdict, _, _ = strings.Cut(verdict, "\n")
 		}
 		for of, endpoint := range map[string]string{"old": ": 10.244.0.5 ", "young": ": 10.244.0.6 ", "last": "none"} {
