@@ -30,7 +30,7 @@ func TestDirectCommandsAreWhatNFTMakesOfThem(t *testing.T) {
 add map FAMILY TABLE cluster-ips { type ADDRESS . inet_proto . inet_service : verdict ; }
 add map FAMILY TABLE node-ports { type inet_proto . inet_service : verdict ; }
 add map FAMILY TABLE endpoint-0 { type ADDRESS . inet_proto . inet_service : ADDRESS . inet_service ; }
-add map FAMILY TABLE endpoints { typeof FAMILY daddr . meta l4proto . th dport . numgen random mod 1 : FAMILY daddr . th dport ; }
+add map FAMILY TABLE tcp-endpoints { typeof FAMILY daddr . meta l4proto . th dport . numgen random mod 1 : FAMILY daddr . tcp dport ; }
 add map FAMILY TABLE hairpins { type ADDRESS . ADDRESS : verdict ; }
 add set FAMILY TABLE service-ips { type ADDRESS ; }
 add element FAMILY TABLE service-ips { ENDPOINT }
@@ -56,7 +56,7 @@ add element FAMILY TABLE cluster-ips { KEY . sctp . 8080 : drop }
 delete element FAMILY TABLE endpoint-0 { KEY . tcp . 81 }
 add element FAMILY TABLE endpoint-0 { KEY . tcp . 80 : ENDPOINT . 8080 }
 add element FAMILY TABLE endpoint-0 { KEY . udp . 53 : ENDPOINT . 5353 }
-add element FAMILY TABLE endpoints { KEY . tcp . 80 . 0x12345 : ENDPOINT . 80 }
+add element FAMILY TABLE tcp-endpoints { KEY . tcp . 80 . 0x12345 : ENDPOINT . 80 }
 add element FAMILY TABLE hairpins { ENDPOINT . ENDPOINT : jump used }
 add element FAMILY TABLE node-ports { udp . 30053 : goto service-a }
 add element FAMILY TABLE service-ips { KEY }

@@ -76,8 +76,8 @@ func TestWhatAnotherProgramChangesInTablesIsWrittenAgain(t *testing.T) {
 		want := listed(t)
 		chain := regexp.MustCompile(`endpoint-\S+/s8/\S+`).FindString(strings.Join(want, " "))
 		for _, command := range []string{
-			"flush map ip svc0 endpoints", "flush set ip svc0 cluster-ips", "flush set ip svc0 cluster-ips-of-5", "flush chain ip svc0 node-ports", "flush chain ip svc0 " + chain,
-			"flush map ip svc0 guarded-ips", "flush set ip svc0 closed-node-ports", "flush set ip svc0 hairpins", "flush set ip6 svc0 pod-ranges", "flush map ip6 svc0 external-endpoints",
+			"flush map ip svc0 tcp-endpoints", "flush set ip svc0 cluster-ips", "flush set ip svc0 cluster-ips-of-5", "flush chain ip svc0 node-ports", "flush chain ip svc0 " + chain,
+			"flush map ip svc0 guarded-ips", "flush set ip svc0 closed-node-ports", "flush set ip svc0 hairpins", "flush set ip6 svc0 pod-ranges", "flush map ip6 svc0 tcp-external-endpoints",
 			"insert rule ip svc0 external-ips return", "add element ip6 svc0 dropped-ips { fd00:96::2 . tcp . 80 }", "flush chain ip6 svc0 mark-for-masquerade", "delete table ip6 svc0", "flush ruleset",
 		} {
 			if out, err := exec.CommandContext(t.Context(), "nft", strings.Fields(command)...).CombinedOutput(); err != nil {

@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/knftables"
 
 	"svc.dev/svc/svclet/netnstest"
 	"svc.dev/svc/svclet/services"
@@ -61,6 +63,70 @@ func askFrom(t *testing.T, client, ip string, port uint16) (server string, seen 
 	defer c.Close()
 	server, from, _ := strings.Cut(ask(c), " ")
 	return server, from == c.LocalAddr().String()
+}
+
+// strictTables fails a test when a change is refused.
+type strictTables struct {
+	knftables.Interface
+	t *testing.T
+}
+
+func (s strictTables) Run(ctx context.Context, tx *knftables.Transaction) error {
+	err := s.Interface.Run(ctx, tx)
+	if err != nil {
+		s.t.Errorf("a change is refused: %v", err)
+	}
+	return err
+}
+
+// The whole table would be written after a refusal.
+func TestANewNumberOfEndpointsChangesTheTableInTheKernel(t *testing.T) {
+	for at, test := range []struct {
+		family             corev1.IPFamily
+		of                 discoveryv1.AddressType
+		ip, external, base string
+	}{
+		{corev1.IPv4Protocol, discoveryv1.AddressTypeIPv4, "10.96.0.1", "203.0.113.9", "10.244.0."},
+		{corev1.IPv6Protocol, discoveryv1.AddressTypeIPv6, "fd00:96::1", "2001:db8::9", "fd00:244::"},
+	} {
+		netnstest.Run(t, "nft", func(t *testing.T) {
+			store := services.New()
+			p := newKernelProxy(t, store)
+			if p == nil {
+				return
+			}
+			for _, table := range p.tables {
+				table.nft = strictTables{table.nft, t}
+			}
+			names := service("names", test.ip)
+			names.Spec.IPFamilies, names.Spec.ExternalIPs, names.Spec.Ports = []corev1.IPFamily{test.family}, []string{test.external}, nil
+			endpoints := slice("names-1", "names", "")
+			endpoints.AddressType, endpoints.Ports, endpoints.Endpoints = test.of, nil, nil
+			for i, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
+				port := fmt.Sprint("port-", i)
+				names.Spec.Ports = append(names.Spec.Ports, corev1.ServicePort{Name: port, Protocol: protocol, Port: 53, NodePort: 30053})
+				endpoints.Ports = append(endpoints.Ports, discoveryv1.EndpointPort{Name: &port, Protocol: &protocol, Port: ptr.To[int32](5353)})
+			}
+			if err := store.Services().Replace([]any{names}, ""); err != nil {
+				t.Error(err)
+			}
+			for n := 1; n <= 10; n++ {
+				endpoints = endpoints.DeepCopy()
+				endpoints.Endpoints = append(endpoints.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprint(test.base, n)}})
+				if err := store.EndpointSlices().Replace([]any{endpoints}, ""); err != nil {
+					t.Error(err)
+				}
+				if !p.sync(t.Context()) {
+					t.Error(p.Problem())
+				}
+				for _, name := range []string{"tcp-endpoints", "udp-external-endpoints", "sctp-node-port-endpoints"} {
+					if elements, err := p.tables[at].nft.ListElements(t.Context(), "map", name); err != nil || len(elements) != n {
+						t.Errorf("%s has %d elements of %d: %v", name, len(elements), n, err)
+					}
+				}
+			}
+		})
+	}
 }
 
 // Each endpoint of a cluster IP gets connections, and sees the client's address unless that is its own.

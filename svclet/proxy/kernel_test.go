@@ -283,17 +283,17 @@ func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
 				t.Errorf("%s are %v: %v", name, elements, err)
 			}
 		}
-		step("two in the first list", "external-endpoints", "10.244.0.6",
+		step("two in the first list", "tcp-external-endpoints", "10.244.0.6",
 			objects.Replace([]any{young, old}, ""), endpoints.Replace([]any{slice("young-1", "young", "10.244.0.5"), slice("old-1", "old", "10.244.0.6")}, ""))
-		step("the owner goes", "external-endpoints", "10.244.0.5", objects.Delete(old))
-		step("an older one comes", "external-endpoints", "10.244.0.6", objects.Add(old))
+		step("the owner goes", "tcp-external-endpoints", "10.244.0.5", objects.Delete(old))
+		step("an older one comes", "tcp-external-endpoints", "10.244.0.6", objects.Add(old))
 		step("a load balancer without endpoints", "closed-external-ips", "203.0.113.9", objects.Add(oldest), objects.Add(other))
 		empty("external-ips")
 		step("its source ranges", "guarded-ips", "/oldest/")
-		step("it gets endpoints", "external-endpoints", "10.244.0.7", endpoints.Add(slice("oldest-1", "oldest", "10.244.0.7")))
-		step("it goes", "external-endpoints", "10.244.0.6", objects.Delete(oldest))
+		step("it gets endpoints", "tcp-external-endpoints", "10.244.0.7", endpoints.Add(slice("oldest-1", "oldest", "10.244.0.7")))
+		step("it goes", "tcp-external-endpoints", "10.244.0.6", objects.Delete(oldest))
 		empty("guarded-ips")
-		step("an address in two notations", "external-endpoints", "10.244.0.6", objects.Add(at("notations", "fd00:96::1", 30, notations)))
+		step("an address in two notations", "tcp-external-endpoints", "10.244.0.6", objects.Add(at("notations", "fd00:96::1", 30, notations)))
 
 		// In each sync the addresses of a service go to another one.
 		port := func(s *corev1.Service) { s.Spec.Ports[0].NodePort, s.Spec.ExternalIPs = 30080, []string{"203.0.113.8"} }
@@ -301,10 +301,10 @@ func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
 		if err := errors.Join(objects.Replace([]any{at("right", "10.96.0.5", 1, port)}, ""), endpoints.Replace([]any{slice("left-1", "left", "10.244.0.5"), slice("right-1", "right", "10.244.0.8")}, "")); err != nil {
 			t.Error(err)
 		}
-		step("before", "node-port-endpoints", "10.244.0.8")
+		step("before", "tcp-node-port-endpoints", "10.244.0.8")
 		for i := range 20 {
 			next, last := names[i%2], names[(i+1)%2]
-			step("from "+last+" to "+next, "node-port-endpoints", servers[i%2], objects.Add(at(next, "10.96.0.5", int64(i), port)), objects.Delete(service(last, "10.96.0.5")))
+			step("from "+last+" to "+next, "tcp-node-port-endpoints", servers[i%2], objects.Add(at(next, "10.96.0.5", int64(i), port)), objects.Delete(service(last, "10.96.0.5")))
 		}
 	})
 }

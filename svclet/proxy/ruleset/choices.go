@@ -36,13 +36,30 @@ type choice struct {
 	endpoints int
 }
 
-// keySets are the sets of keys that have choices, with the names of the maps of their endpoints. A
-// key of one may be one of another, too, with other endpoints.
+// keySets are the sets of keys that have choices, with the names of the maps of their endpoints
+// after the protocol. A key of one may be one of another, too, with other endpoints.
 func keySets() map[string]string {
 	return map[string]string{
 		clusterIPs: "endpoints", externalIPs: "external-endpoints", nodePorts: "node-port-endpoints",
 		localExternalIPs: "local-external-endpoints", localNodePorts: "local-node-port-endpoints",
 	}
+}
+
+// protocols are those of services, as nft names them.
+func protocols() []string { return []string{"tcp", "udp", "sctp"} }
+
+// endpointMap returns the name of the map of the endpoints of keys of a set with a protocol.
+func endpointMap(of, protocol string) string { return protocol + "-" + keySets()[of] }
+
+// endpointMaps returns the names of all maps of endpoints.
+func endpointMaps() []string {
+	var all []string
+	for of := range keySets() {
+		for _, protocol := range protocols() {
+			all = append(all, endpointMap(of, protocol))
+		}
+	}
+	return all
 }
 
 // localOf returns the set of those keys of a set that have the external traffic policy Local;
@@ -166,8 +183,10 @@ func (t Table) lead(of string, numbers []int) []string {
 		rules = append(rules, fmt.Sprintf("%s != @%s jump %s", key, local, masqueradeChain))
 	}
 	for _, n := range numbers {
-		rules = append(rules, fmt.Sprintf("%s @%s meta l4proto { tcp, udp, sctp } dnat %s to %s map @%s",
-			key, choice{of, n}.set(), Protocol(t.Family), t.numbered(of, n), keySets()[of]))
+		for _, protocol := range protocols() {
+			rules = append(rules, fmt.Sprintf("meta l4proto %s %s @%s dnat %s to %s map @%s",
+				protocol, key, choice{of, n}.set(), Protocol(t.Family), t.numbered(of, n), endpointMap(of, protocol)))
+		}
 	}
 	return append(rules, "drop")
 }
@@ -197,9 +216,12 @@ func (t Table) numbered(of string, n int) string {
 }
 
 // addEndpointMaps adds to a transaction the maps of the endpoints of keys. The type of a
-// number has no name.
+// number has no name. The port of an endpoint is one of the map's protocol: with the port of any, "th
+// dport", nft 1.0.6 refuses rules with a map of an earlier transaction ("conflicting protocols specified").
 func (t Table) addEndpointMaps(tx *knftables.Transaction) {
 	for _, of := range slices.Sorted(maps.Keys(keySets())) {
-		tx.Add(&knftables.Map{Name: keySets()[of], TypeOf: fmt.Sprintf("%s : %s daddr . th dport", t.numbered(of, 1), Protocol(t.Family))})
+		for _, protocol := range protocols() {
+			tx.Add(&knftables.Map{Name: endpointMap(of, protocol), TypeOf: fmt.Sprintf("%s : %s daddr . %s dport", t.numbered(of, 1), Protocol(t.Family), protocol)})
+		}
 	}
 }

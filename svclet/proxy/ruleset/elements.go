@@ -73,13 +73,16 @@ func (o owner) elements(k Key) []element {
 	}
 	all = append(all, in(k.Map, ""))
 	choose := func(of string, endpoints []string) {
+		if len(endpoints) == 0 {
+			return
+		}
+		fields := strings.Split(k.Fields, " . ")
+		name := endpointMap(of, fields[len(fields)-2]) // the protocol is before the port
 		for n, to := range endpoints {
-			all = append(all, element{Key: Key{keySets()[of], fmt.Sprintf("%s . %#x", k.Fields, n)}, value: to})
+			all = append(all, element{Key: Key{name, fmt.Sprintf("%s . %#x", k.Fields, n)}, value: to})
 		}
-		if len(endpoints) > 0 {
-			c := choice{of, len(endpoints)}
-			all = append(all, element{Key{c.set(), k.Fields}, "", c})
-		}
+		c := choice{of, len(endpoints)}
+		all = append(all, element{Key{c.set(), k.Fields}, "", c})
 	}
 	choose(k.Map, o.Endpoints)
 	if o.LocalOnly {

@@ -92,7 +92,7 @@ func TestOnlyTheOwnerLeadsToAnAddressAndRestrictsIt(t *testing.T) {
 // endpoint 10.244.0.5, young 10.244.0.6.
 func keysOf(dump string) []string {
 	var keys []string
-	endpoints := map[string]string{"external-ips": "external-endpoints", "node-ports": "node-port-endpoints"}
+	endpoints := map[string]string{"external-ips": "tcp-external-endpoints", "node-ports": "tcp-node-port-endpoints"}
 	for line := range strings.Lines(dump) {
 		rest, _ := strings.CutPrefix(line, "add element ip svc0 ")
 		name, verdict, _ := strings.Cut(rest, " ")

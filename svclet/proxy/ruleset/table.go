@@ -298,7 +298,7 @@ func (t Table) Content(hooks map[string]int, choices Choices, owners Owners, par
 			c.Rules[name] = len(rules)
 		}
 	}
-	for _, name := range slices.Concat(verdictMaps(), plainSets(), slices.Collect(maps.Values(keySets()))) {
+	for _, name := range slices.Concat(verdictMaps(), plainSets(), endpointMaps()) {
 		c.Elements[name] = 0
 	}
 	for choice := range choices {
