@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -128,6 +129,15 @@ func (m *joining) end() {
 	}
 	_, err := m.agent.Stop(launch.Patience)
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// kill kills the agent, and containerd, which then nothing starts.
+func (m *joining) kill() {
+	GinkgoHelper()
+	m.agent.Kill()
+	pid := listener(containerd.Config{Dir: filepath.Join(m.root, "containerd")}.Endpoint())
+	Expect(pid).NotTo(BeZero())
+	Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
 }
 
 // reset removes all that svclet has made.

@@ -284,9 +284,16 @@ spec: {type: LoadBalancer, externalTrafficPolicy: Local, selector: {app: web}, p
 		}
 		loaded := startUnderLoad(ctx, s, "other", nodeName())
 		for _, client := range clients {
-			client.start(ctx, loaded, loadRate())
+			client.start(ctx, loaded, loadRate(), false)
 		}
 		rollOver(ctx, s, "other", nodeName())
+		By("and while containerd and the agent of the other machine are killed, and the agent starts again")
+		m.kill()
+		s.run(ctx, "scale", "deployment/loaded-"+nodeName(), "--replicas=3")
+		awaitRollout(ctx, s, []string{nodeName()})
+		m.again()
+		s.run(ctx, "scale", "deployment/loaded-other", "--replicas=3")
+		awaitRollout(ctx, s, []string{"other"})
 		for _, client := range clients {
 			client.end(ctx)
 		}
