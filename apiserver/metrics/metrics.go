@@ -28,8 +28,8 @@ type Config struct {
 	// Version is the content of /version.
 	Version version.Info
 	// Silent reports whether the release does not count requests to a resource's
-	// deprecated version.
-	Silent func(schema.GroupVersionResource) bool
+	// deprecated version, or to a subresource with a body of one.
+	Silent func(of schema.GroupVersionResource, subresource string) bool
 	// IsBuiltIn reports whether a resource is none of a CustomResourceDefinition.
 	IsBuiltIn func(schema.GroupResource) bool
 	// Exists reports whether another resource is one of a CustomResourceDefinition, or may be
@@ -82,7 +82,7 @@ func New(source prometheus.Gatherer, c Config) prometheus.Gatherer {
 				}
 			}
 			if name == requestedDeprecatedAPIs {
-				f.Metric = slices.DeleteFunc(f.Metric, func(m *dto.Metric) bool { return c.Silent(versionResource(m)) })
+				f.Metric = slices.DeleteFunc(f.Metric, func(m *dto.Metric) bool { return c.Silent(versionResource(m), label(m, "subresource")) })
 			}
 			limit.apply(f)
 			if len(f.Metric) > 0 {

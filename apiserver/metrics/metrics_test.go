@@ -35,7 +35,7 @@ func (s *stored) Sizes(context.Context) []int64 { return s.sizes }
 func newConfig() Config {
 	return Config{
 		Release:   release.Release{Major: 1, Minor: 28},
-		Silent:    func(schema.GroupVersionResource) bool { return false },
+		Silent:    func(schema.GroupVersionResource, string) bool { return false },
 		IsBuiltIn: func(r schema.GroupResource) bool { return !strings.Contains(r.Group, "example.com") },
 		Exists:    func(r schema.GroupResource) bool { return !strings.HasPrefix(r.Resource, "invented") },
 		Store:     &stored{},
@@ -146,7 +146,7 @@ func TestRequestedDeprecatedVersionsAreThoseOfTheRelease(t *testing.T) {
 	requested.WithLabelValues("", "v1", "endpoints", "", "").Set(1)
 	requested.WithLabelValues("apps", "v1beta1", "deployments", "", "1.16").Set(1)
 	c := newConfig()
-	c.Silent = func(r schema.GroupVersionResource) bool { return r.Resource == "endpoints" }
+	c.Silent = func(r schema.GroupVersionResource, _ string) bool { return r.Resource == "endpoints" }
 	expect(t, New(registry, c), requestedDeprecatedAPIs+"{",
 		requestedDeprecatedAPIs+`{group="apps",removed_release="1.16",resource="deployments",subresource="",version="v1beta1"} 1`)
 }

@@ -27,7 +27,8 @@ import (
 type Versions struct {
 	release releases.Release
 	table   *releases.Table
-	// silent are the deprecated versions; true if the release does not warn of them.
+	// silent are the deprecated versions; true if the release does not warn of them. A
+	// subresource whose body is of a deprecated version is RESOURCE/SUBRESOURCE.
 	silent map[schema.GroupVersionResource]bool
 }
 
@@ -39,6 +40,13 @@ func At(r release.Release, table *releases.Table, kinds []*resource.Kind) *Versi
 		v.add(kind.Name, kind.Hub, kind.New())
 		for _, version := range kind.Versions {
 			v.add(kind.Name, version.GVK, version.New())
+		}
+		for _, action := range kind.Actions {
+			for _, body := range action.InputVersions {
+				if k := table.Kind(body.GVK); k != nil {
+					v.silent[kind.Hub.GroupVersion().WithResource(kind.Name+"/"+action.Name)] = v.release < releases.WarningsSince || !k.DeprecatedAt(v.release)
+				}
+			}
 		}
 	}
 	// Kinds of the libraries' servers, which have no declaration.
@@ -54,9 +62,23 @@ func (v *Versions) add(name string, gvk schema.GroupVersionKind, obj runtime.Obj
 	}
 }
 
-// Silent reports whether the libraries deprecate the resource's version, and the release
-// does not warn of it.
-func (v *Versions) Silent(gvr schema.GroupVersionResource) bool { return v.silent[gvr] }
+// Silent reports whether the libraries deprecate the version of a resource, or that of a
+// subresource's body, and the release does not warn of it.
+func (v *Versions) Silent(gvr schema.GroupVersionResource, subresource string) bool {
+	silent, _ := v.deprecated(gvr, subresource)
+	return silent
+}
+
+// deprecated returns the entry of silent, and whether there is one.
+func (v *Versions) deprecated(gvr schema.GroupVersionResource, subresource string) (silent, ok bool) {
+	body := gvr
+	body.Resource += "/" + subresource
+	if silent, ok = v.silent[body]; ok {
+		return silent, true
+	}
+	silent, ok = v.silent[gvr]
+	return silent, ok
+}
 
 // Filter drops the warnings about versions of which the release does not warn, and gives
 // those about others the words of the release.
@@ -64,7 +86,7 @@ func (v *Versions) Filter(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := request.RequestInfoFrom(req.Context()); ok {
 			gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
-			if silent, deprecated := v.silent[gvr]; deprecated {
+			if silent, deprecated := v.deprecated(gvr, info.Subresource); deprecated {
 				req = req.WithContext(warning.WithWarningRecorder(req.Context(), recorder{req.Context(), v, silent}))
 			}
 		}
@@ -125,7 +147,7 @@ type auditBackend struct {
 // ProcessEvents implements audit.Sink.
 func (b auditBackend) ProcessEvents(events ...*auditapi.Event) bool {
 	for _, e := range events {
-		if o := e.ObjectRef; o != nil && b.versions.Silent(schema.GroupVersionResource{Group: o.APIGroup, Version: o.APIVersion, Resource: o.Resource}) {
+		if o := e.ObjectRef; o != nil && b.versions.Silent(schema.GroupVersionResource{Group: o.APIGroup, Version: o.APIVersion, Resource: o.Resource}, o.Subresource) {
 			delete(e.Annotations, deprecatedAnnotation)
 			delete(e.Annotations, removedAnnotation)
 		}

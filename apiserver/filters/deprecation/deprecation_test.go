@@ -4,11 +4,15 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1beta1 "k8s.io/api/flowcontrol/v1beta1"
 	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
+	policyv1 "k8s.io/api/policy/v1"
+	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
 	auditapi "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
@@ -29,6 +33,9 @@ func TestWarningsAreThoseOfTheRelease(t *testing.T) {
 		resource.Type[*flowcontrolv1beta3.FlowSchema]{Name: "flowschemas"}.Kind(),
 		resource.Type[*flowcontrolv1beta1.FlowSchema]{Name: "flowschemas"}.Kind(),
 		resource.Type[*rbacv1beta1.Role]{Name: "roles"}.Kind(),
+		resource.Type[*corev1.Pod]{Name: "pods", Actions: []resource.Action{{
+			Name: "eviction", InputVersions: []resource.InputVersion{resource.ConvertInput(func(*policyv1beta1.Eviction, *policyv1.Eviction) {}, func(*policyv1.Eviction, *policyv1beta1.Eviction) {})},
+		}}}.Kind(),
 	}
 	table, err := releases.LoadKinds()
 	if err != nil {
@@ -38,6 +45,7 @@ func TestWarningsAreThoseOfTheRelease(t *testing.T) {
 	const first = "flowcontrol.apiserver.k8s.io/v1beta1 FlowSchema is deprecated in v1.23+, unavailable in v1.26+"
 	const role = "rbac.authorization.k8s.io/v1beta1 Role is deprecated in v1.17+, unavailable in v1.22+"
 	const flows = flowcontrolv1beta3.GroupName
+	const eviction = "policy/v1beta1 Eviction is deprecated in v1.22+, unavailable in v1.25+"
 	const other = "metadata.finalizers: prefer a domain-qualified finalizer name"
 	for _, test := range []struct {
 		rule                     string
@@ -57,6 +65,9 @@ func TestWarningsAreThoseOfTheRelease(t *testing.T) {
 		{"no replacement is named if the kind declares none", 29, flows, "v1beta3", "flowschemas", beta, []string{beta, other}},
 		{"releases before 1.19 warn of nothing", 18, "rbac.authorization.k8s.io", "v1beta1", "roles", role, []string{other}},
 		{"1.19 does", 19, "rbac.authorization.k8s.io", "v1beta1", "roles", role + "; use rbac.authorization.k8s.io/v1 Role", []string{role + "; use rbac.authorization.k8s.io/v1 Role", other}},
+		{"a body of a version that a later release deprecates", 21, "", "v1", "pods/eviction", eviction, []string{other}},
+		{"a body of a deprecated version", 22, "", "v1", "pods/eviction", eviction, []string{eviction, other}},
+		{"another subresource has the version of its resource", 28, flows, "v1beta3", "flowschemas/status", beta, []string{other}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			var got warnings
@@ -64,8 +75,9 @@ func TestWarningsAreThoseOfTheRelease(t *testing.T) {
 				warning.AddWarning(req.Context(), "", test.warning)
 				warning.AddWarning(req.Context(), "", other)
 			}))
+			resource, subresource, _ := strings.Cut(test.resource, "/")
 			ctx := request.WithRequestInfo(warning.WithWarningRecorder(context.Background(), &got), &request.RequestInfo{
-				APIGroup: test.group, APIVersion: test.version, Resource: test.resource})
+				APIGroup: test.group, APIVersion: test.version, Resource: resource, Subresource: subresource})
 			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 			gomega.NewWithT(t).Expect(got.texts).To(gomega.Equal(test.want))
 		})
