@@ -56,7 +56,7 @@ func (c cadvisor) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	ch <- prometheus.MustNewConstMetric(cadvisorError, prometheus.GaugeValue, 0)
-	for _, pod := range s.Pods {
+	for _, pod := range newestOfEachName(s.Pods) {
 		name, namespace := pod.PodRef.Name, pod.PodRef.Namespace
 		for _, each := range pod.Containers {
 			collectCadvisor(ch, each.CPU, each.Memory, each.Swap, each.Name, name, namespace)

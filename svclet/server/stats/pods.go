@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -57,7 +56,7 @@ func (p *Provider) pods(ctx context.Context, only bool) ([]statsapi.PodStats, er
 		pods = append(pods, *pod)
 	}
 	slices.SortFunc(pods, func(a, b statsapi.PodStats) int {
-		return cmp.Or(cmp.Compare(a.PodRef.Namespace, b.PodRef.Namespace), cmp.Compare(a.PodRef.Name, b.PodRef.Name))
+		return cmp.Or(cmp.Compare(a.PodRef.Namespace, b.PodRef.Namespace), cmp.Compare(a.PodRef.Name, b.PodRef.Name), a.StartTime.Compare(b.StartTime.Time))
 	})
 	return pods, nil
 }
@@ -84,9 +83,11 @@ func (p *Provider) running(ctx context.Context) (running, error) {
 	return r, nil
 }
 
-// newestSandboxes keeps one sandbox per pod name: a ready one, or else the newest.
-func newestSandboxes(all []*runtimeapi.PodSandbox) map[types.NamespacedName]*runtimeapi.PodSandbox {
-	kept := map[types.NamespacedName]*runtimeapi.PodSandbox{}
+// newestSandboxes keeps one sandbox per pod: a ready one, or else the newest. Two pods of
+// one name are two pods: one may still end while the next one runs, or static pods of two
+// sources may have the same name.
+func newestSandboxes(all []*runtimeapi.PodSandbox) map[string]*runtimeapi.PodSandbox {
+	kept := map[string]*runtimeapi.PodSandbox{}
 	better := func(a, b *runtimeapi.PodSandbox) bool {
 		if a.State != b.State {
 			return a.State == runtimeapi.PodSandboxState_SANDBOX_READY
@@ -94,10 +95,24 @@ func newestSandboxes(all []*runtimeapi.PodSandbox) map[types.NamespacedName]*run
 		return a.CreatedAt > b.CreatedAt
 	}
 	for _, s := range all {
-		name := types.NamespacedName{Namespace: s.GetMetadata().GetNamespace(), Name: s.GetMetadata().GetName()}
-		if old := kept[name]; old == nil || better(s, old) {
-			kept[name] = s
+		uid := s.GetMetadata().GetUid()
+		if old := kept[uid]; old == nil || better(s, old) {
+			kept[uid] = s
 		}
+	}
+	return kept
+}
+
+// newestOfEachName returns the pods without those that share their name with a pod that
+// started later: metrics have the names of pods as labels, not their UIDs.
+func newestOfEachName(pods []statsapi.PodStats) []statsapi.PodStats {
+	kept := make([]statsapi.PodStats, 0, len(pods))
+	for i := range pods {
+		// Those of one name are beside each other, the newest last.
+		if i+1 < len(pods) && pods[i].PodRef.Namespace == pods[i+1].PodRef.Namespace && pods[i].PodRef.Name == pods[i+1].PodRef.Name {
+			continue
+		}
+		kept = append(kept, pods[i])
 	}
 	return kept
 }

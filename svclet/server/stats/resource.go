@@ -65,7 +65,7 @@ func (r resource) Collect(ch chan<- prometheus.Metric) {
 		klog.FromContext(ctx).Error(err, "Failed to get stats summary for /metrics/resource")
 	} else {
 		collectNode(ch, s.Node)
-		for _, pod := range s.Pods {
+		for _, pod := range newestOfEachName(s.Pods) {
 			collectPod(ch, pod)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -87,17 +86,25 @@ type fake struct {
 	err         error
 	available   map[string]uint64
 	asked       int
+	// twin is whether a second pod web runs, which was created while the first one ends.
+	twin bool
 }
 
 func (f *fake) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	sandbox := func(id, name string, created int64, state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
 		return &runtimeapi.PodSandbox{Id: id, CreatedAt: created * 1e9, State: state, Metadata: &runtimeapi.PodSandboxMetadata{Namespace: "default", Name: name, Uid: name + "-uid"}}
 	}
-	return []*runtimeapi.PodSandbox{
+	all := []*runtimeapi.PodSandbox{
 		sandbox("old", "web", 10, runtimeapi.PodSandboxState_SANDBOX_NOTREADY),
 		sandbox("new", "web", 20, runtimeapi.PodSandboxState_SANDBOX_READY),
 		sandbox("done", "job", 30, runtimeapi.PodSandboxState_SANDBOX_NOTREADY),
-	}, f.err
+	}
+	if f.twin {
+		twin := sandbox("twin", "web", 40, runtimeapi.PodSandboxState_SANDBOX_READY)
+		twin.Metadata.Uid = "twin-uid"
+		all = append([]*runtimeapi.PodSandbox{twin}, all...)
+	}
+	return all, f.err
 }
 
 func (f *fake) ListContainers(_ context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
@@ -106,6 +113,7 @@ func (f *fake) ListContainers(_ context.Context, filter *runtimeapi.ContainerFil
 		{Id: "a1", PodSandboxId: "new", State: runtimeapi.ContainerState_CONTAINER_EXITED, CreatedAt: 21e9, Metadata: &runtimeapi.ContainerMetadata{Name: "a"}},
 		{Id: "b1", PodSandboxId: "new", State: runtimeapi.ContainerState_CONTAINER_RUNNING, CreatedAt: 22e9, Metadata: &runtimeapi.ContainerMetadata{Name: "b"}},
 		{Id: "a2", PodSandboxId: "new", State: runtimeapi.ContainerState_CONTAINER_RUNNING, CreatedAt: 23e9, Metadata: &runtimeapi.ContainerMetadata{Name: "a"}},
+		{Id: "twin-a", PodSandboxId: "twin", State: runtimeapi.ContainerState_CONTAINER_RUNNING, CreatedAt: 41e9, Metadata: &runtimeapi.ContainerMetadata{Name: "a"}},
 	} {
 		if c.State == filter.GetState().GetState() {
 			running = append(running, c)
@@ -124,7 +132,11 @@ func (f *fake) containers() []*runtimeapi.ContainerStats {
 			Memory:     &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: number(memory), AvailableBytes: f.free(id)},
 		}
 	}
-	return []*runtimeapi.ContainerStats{each("a2", "a", 100, 1000), each("b1", "b", 200, 2000), each("a1", "a", 999, 999)}
+	all := []*runtimeapi.ContainerStats{each("a2", "a", 100, 1000), each("b1", "b", 200, 2000), each("a1", "a", 999, 999)}
+	if f.twin {
+		all = append(all, each("twin-a", "a", 300, 7000))
+	}
+	return all
 }
 
 func (f *fake) ListContainerStats(context.Context, *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
@@ -477,23 +489,5 @@ func TestTheSummaryIsJSON(t *testing.T) {
 	data, err := json.Marshal(summary(t, f, provider(t, f, true), false))
 	if err != nil || !strings.HasPrefix(string(data), `{"node":{"nodeName":"node"`) {
 		t.Errorf("%s, %v", data, err)
-	}
-}
-
-func TestARuntimeWithoutSandboxStatisticsIsNotLoggedAsAnError(t *testing.T) {
-	f := &fake{clock: clocktesting.NewFakeClock(time.Unix(5000, 0)), noSandboxes: true}
-	p := provider(t, f, true)
-	summary(t, f, p, true) // two samples, so that the next one does not wait
-	f.clock.Step(time.Minute)
-	var lines []string
-	logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-	asked := f.asked
-	if _, err := p.Summary(klog.NewContext(t.Context(), logger), true); err != nil || f.asked == asked {
-		t.Fatalf("asked %d times, %v", f.asked-asked, err)
-	}
-	for _, line := range lines {
-		if strings.Contains(line, "ListPodSandboxStats") {
-			t.Errorf("logs %s", line)
-		}
 	}
 }
