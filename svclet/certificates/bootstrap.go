@@ -118,17 +118,9 @@ func final(err error) bool {
 // request sends the request, or finds the one that an earlier start has sent, and
 // stores the certificate.
 func (b Bootstrap) request(ctx context.Context, client kubernetes.Interface, want clientRequest, store certificate.Store, keyFile string) error {
-	keyPEM, _, err := keyutil.LoadOrGenerateKeyFile(keyFile)
+	key, keyPEM, err := requestKey(ctx, keyFile)
 	if err != nil {
 		return fmt.Errorf("--cert-dir: %w", err)
-	}
-	parsed, err := keyutil.ParsePrivateKeyPEM(keyPEM)
-	if err != nil {
-		return fmt.Errorf("--cert-dir: %s: %w", keyFile, err)
-	}
-	key, ok := parsed.(crypto.Signer)
-	if !ok {
-		return fmt.Errorf("--cert-dir: %s has a key that does not sign: remove it", keyFile)
 	}
 	request, err := cert.MakeCSR(key, &want.subject, nil, nil)
 	if err != nil {
@@ -155,6 +147,34 @@ func (b Bootstrap) request(ctx context.Context, client kubernetes.Interface, wan
 		return err
 	}
 	return checkpoint.Sync(b.Dir) // before the key that it replaces is removed
+}
+
+// requestKey returns the key in a file, or writes one. A file without a key, which a full disk or
+// a power failure leaves, is replaced: no certificate could be requested with it.
+func requestKey(ctx context.Context, file string) (crypto.Signer, []byte, error) {
+	keyPEM, err := os.ReadFile(file)
+	switch {
+	case err == nil:
+		parsed, err := keyutil.ParsePrivateKeyPEM(keyPEM)
+		if key, signs := parsed.(crypto.Signer); err == nil && signs {
+			return key, keyPEM, nil
+		}
+		klog.FromContext(ctx).Info("Key of the request for a client certificate is damaged, making another", "file", file)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, nil, err
+	}
+	if keyPEM, err = keyutil.MakeEllipticPrivateKeyPEM(); err != nil {
+		return nil, nil, err
+	}
+	parsed, err := keyutil.ParsePrivateKeyPEM(keyPEM)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, signs := parsed.(crypto.Signer)
+	if !signs {
+		return nil, nil, fmt.Errorf("a key of type %T does not sign", parsed)
+	}
+	return key, keyPEM, checkpoint.Replace(file, keyPEM)
 }
 
 // explain returns the error of a wait. If the request was denied or has failed, it

@@ -1,7 +1,10 @@
 package certificates
 
 import (
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -19,5 +22,28 @@ func TestBootstrapWritesAConnectionFileThatIsEmpty(t *testing.T) {
 	}
 	if api, err := clientcmd.BuildConfigFromFlags("", b.Connection); err != nil || api.Host != server.URL {
 		t.Errorf("the connection file has the server %v, %v", api, err)
+	}
+}
+
+// A full disk or a power failure can leave the file of the key empty, or without its end.
+func TestBootstrapReplacesADamagedKey(t *testing.T) {
+	for name, content := range map[string]string{"empty": "", "cut off": "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE", "no key": "key\n"} {
+		t.Run(name, func(t *testing.T) {
+			server, dir := newAPIServer(t), t.TempDir()
+			b := server.bootstrap(t, dir)
+			key := filepath.Join(b.Dir, clientPair+".key.tmp")
+			if err := errors.Join(os.MkdirAll(b.Dir, 0o700), os.WriteFile(key, []byte(content), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if api, err := clientcmd.BuildConfigFromFlags("", b.Connection); err != nil || api.Host != server.URL {
+				t.Errorf("the connection file has the server %v, %v", api, err)
+			}
+			if _, err := os.Stat(key); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the key of the request is left: %v", err)
+			}
+		})
 	}
 }
