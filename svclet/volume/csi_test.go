@@ -21,6 +21,8 @@ import (
 type recordingCSI struct {
 	published []csi.Volume
 	usage     csi.Usage
+	// unpublish is called when volumes are unpublished; nil does nothing.
+	unpublish func()
 	// dir has the volumes; owns makes their files belong to the fsGroup of pods.
 	dir  string
 	owns bool
@@ -35,7 +37,12 @@ func (r *recordingCSI) Publish(_ context.Context, v csi.Volume) (csi.Published, 
 	return published, nil
 }
 
-func (r *recordingCSI) Unpublish(context.Context, types.UID) error { return nil }
+func (r *recordingCSI) Unpublish(context.Context, types.UID) error {
+	if r.unpublish != nil {
+		r.unpublish()
+	}
+	return nil
+}
 
 func (r *recordingCSI) Usage(context.Context, types.UID, string) (csi.Usage, error) {
 	return r.usage, nil

@@ -253,6 +253,33 @@ func TestSubPathsFollowUpdatesOfTheirVolume(t *testing.T) {
 	must(t, h.Unmount(t.Context(), pod.UID))
 }
 
+// They keep the file system in use: drivers could not release its device.
+func TestSubPathsAreUnmountedBeforeTheDriverReleasesTheVolume(t *testing.T) {
+	h := reallyMounting(t)
+	driver := &recordingCSI{dir: t.TempDir()}
+	h.Manager.CSI = driver
+	must(t, os.MkdirAll(filepath.Join(driver.dir, "published/v/part"), 0o755))
+	pod := subPathPod(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "hut.example"}}, "part")
+	mounted, err := h.Mount(t.Context(), pod)
+	must(t, err)
+	_, err = h.SubPath(t.Context(), pod, &pod.Spec.Containers[0], 1, mounted["v"], "part")
+	must(t, err)
+	count := func() int {
+		mounts, err := kernel{}.Under(h.PodDir(pod.UID))
+		must(t, err)
+		return len(mounts)
+	}
+	if count() != 1 {
+		t.Fatalf("%d mounts", count())
+	}
+	left := -1
+	driver.unpublish = func() { left = count() }
+	must(t, h.Unmount(t.Context(), pod.UID))
+	if left != 0 {
+		t.Errorf("%d mounts are left when the driver is called", left)
+	}
+}
+
 func TestUnmountNeverLeavesThePodsDirectory(t *testing.T) {
 	h := reallyMounting(t)
 	outside := t.TempDir()

@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -46,8 +47,14 @@ func (m *Manager) leave(s *state) []plugin {
 	return leaving
 }
 
-// unmount unmounts and removes what belongs to a pod.
+// unmount unmounts and removes what belongs to a pod. The bind mounts of subPaths come first, as
+// in kubelet (GenerateUnmountVolumeFunc): they keep the file system of their volume in use, whose
+// device its driver may release.
 func (m *Manager) unmount(ctx context.Context, uid types.UID) error {
+	dir := m.layout.pod(uid)
+	if err := m.detach(uid, filepath.Join(dir, subPathDir)); err != nil {
+		return err
+	}
 	if m.CSI != nil {
 		if err := m.CSI.Unpublish(ctx, uid); err != nil {
 			return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)
@@ -58,10 +65,23 @@ func (m *Manager) unmount(ctx context.Context, uid types.UID) error {
 			return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)
 		}
 	}
-	dir := m.layout.pod(uid)
+	if err := m.detach(uid, dir); err != nil {
+		return err
+	}
+	if err := RemoveTree(ctx, dir); err != nil {
+		return fmt.Errorf("removing the directory of pod %s: %w", uid, err)
+	}
+	return nil
+}
+
+// detach unmounts what is mounted in a directory of a pod.
+func (m *Manager) detach(uid types.UID, dir string) error {
 	mounts, err := m.Mounter.Under(dir)
 	if err != nil {
 		return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)
+	}
+	if len(mounts) == 0 {
+		return nil
 	}
 	// Mounts inside another mount were mounted after it.
 	for _, mount := range slices.Backward(mounts) {
@@ -74,9 +94,6 @@ func (m *Manager) unmount(ctx context.Context, uid types.UID) error {
 	}
 	if len(mounts) > 0 {
 		return fmt.Errorf("removing the directory of pod %s: %s is still mounted", uid, mounts[0].Path)
-	}
-	if err := RemoveTree(ctx, dir); err != nil {
-		return fmt.Errorf("removing the directory of pod %s: %w", uid, err)
 	}
 	return nil
 }
