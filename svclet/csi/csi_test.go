@@ -278,9 +278,32 @@ func TestTheDriverOrTheAgentGivesFilesToTheFSGroup(t *testing.T) {
 			t.Errorf("%s: %t", name, !c.want)
 		}
 	}
-	f := newFixture(t, groups)
+}
+
+func TestADriverThatMountsVolumesForAGroupIsToldItWhateverThePolicyIs(t *testing.T) {
+	f := newFixture(t, stages, groups, expands)
+	f.change(func(s *storagev1.CSIDriverSpec) { s.FSGroupPolicy = ptr.To(storagev1.NoneFSGroupPolicy) })
+	group := func(v *Volume) {
+		v.Pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To[int64](42)}
+		v.PV.Spec.AccessModes[0], v.PV.Spec.CSI.FSType = corev1.ReadWriteMany, "" // as of a share of files
+	}
 	f.publish(persistent("u1", group)) // Own, which is nil, is not called
+	f.Expect(f.driver.Staged()[0].GetVolumeCapability().GetMount().GetVolumeMountGroup()).To(gomega.Equal("42"))
 	f.Expect(f.driver.Published()[0].GetVolumeCapability().GetMount().GetVolumeMountGroup()).To(gomega.Equal("42"))
+	expanded := persistent("u1", group, func(v *Volume) {
+		v.PV.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	})
+	f.Expect(f.client.Create(t.Context(), expanded.Claim)).To(gomega.Succeed())
+	f.publish(expanded)
+	f.Expect(f.driver.Expanded()[0].GetVolumeCapability().GetMount().GetVolumeMountGroup()).To(gomega.BeEmpty(), "as kubelet")
+}
+
+func TestOnlyThePodMakesAVolumeReadOnly(t *testing.T) {
+	f := newFixture(t)
+	f.publish(persistent("u1", func(v *Volume) { v.PV.Spec.CSI.ReadOnly = true }))
+	f.publish(persistent("u2", func(v *Volume) { v.ReadOnly = true }))
+	f.Expect(f.driver.Published()[0].GetReadonly()).To(gomega.BeFalse(), "that is for the controller")
+	f.Expect(f.driver.Published()[1].GetReadonly()).To(gomega.BeTrue())
 }
 
 func TestAccessModesAreThoseThatTheDriverDistinguishes(t *testing.T) {

@@ -32,7 +32,7 @@ func (p *publication) expand(ctx context.Context, path string) error {
 	request := &spec.NodeExpandVolumeRequest{
 		VolumeId: p.record.Handle, VolumePath: path, Secrets: secrets,
 		CapacityRange:    &spec.CapacityRange{RequiredBytes: p.PV.Spec.Capacity.Storage().Value()},
-		VolumeCapability: p.capability(p.driver, p.options, p.group),
+		VolumeCapability: p.capability(p.driver, p.options, nil),
 	}
 	if p.record.Staged {
 		request.StagingTargetPath = p.layout.staging(p.record.Driver, p.record.Handle)

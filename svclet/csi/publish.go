@@ -30,7 +30,8 @@ type publication struct {
 	// dir is the directory of the record.
 	dir     string
 	options []string
-	// group is the pod's fsGroup if the driver gives files to it.
+	// group is the pod's fsGroup if the driver gives files to it: one that can is told the group
+	// whatever the CSIDriver's fsGroupPolicy is (SetUpAt of kubelet's CSI plugin).
 	group *int64
 	// attachment is what the attaching controller has published.
 	attachment map[string]string
@@ -68,7 +69,7 @@ func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
 	switch {
 	case err == nil:
 		p.record.Measurable = v.PV != nil && p.driver.can(spec.NodeServiceCapability_RPC_GET_VOLUME_STATS)
-		if v.givesGroup(p.object) && p.driver.can(spec.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP) {
+		if p.driver.can(spec.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP) {
 			p.group = v.group()
 		}
 	case !done || p.isRepeated() || p.isExpanded():

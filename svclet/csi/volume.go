@@ -73,12 +73,14 @@ func (v *Volume) attributes() map[string]string {
 	return v.PV.Spec.CSI.VolumeAttributes
 }
 
-// readOnly reports whether the driver is to publish the volume read-only.
+// readOnly reports whether the driver is to publish the volume read-only: if the pod says so. The
+// field readOnly of a PersistentVolume is for the controller that attaches it (its documentation,
+// and getReadOnlyFromSpec of kubelet's CSI plugin).
 func (v *Volume) readOnly() bool {
 	if v.PV == nil {
 		return ptr.Deref(v.Inline.ReadOnly, false)
 	}
-	return v.ReadOnly || v.PV.Spec.CSI.ReadOnly
+	return v.ReadOnly
 }
 
 // capability returns how the volume is used, for the driver's calls.
