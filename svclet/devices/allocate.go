@@ -175,27 +175,42 @@ func (m *Manager) Allocate(p *corev1.Pod, c *corev1.Container, nodes topology.Ma
 		if m.allocated[p.UID][c.Name] == nil {
 			m.allocated[p.UID][c.Name] = map[string]*allocation{}
 		}
-		m.allocated[p.UID][c.Name][name] = &allocation{IDs: m.choose(p, name, free, nodes)[:needed[name]]}
+		m.allocated[p.UID][c.Name][name] = m.choose(p, name, free, nodes, needed[name])
 	}
 	return nil
 }
 
-// choose sorts free devices: those that an init container of the pod had come first,
-// then those of the wanted NUMA nodes.
-func (m *Manager) choose(p *corev1.Pod, name string, free []string, nodes topology.Mask) []string {
-	rank := func(id string) int {
+// choose chooses count of the free devices: those that an init container of the pod had come
+// first, then those of the wanted NUMA nodes. The plugin may prefer others of the wanted nodes or,
+// if the container gets all free ones of these, others of the rest (devicesToAllocate of kubelet's
+// device manager).
+func (m *Manager) choose(p *corev1.Pod, name string, free []string, nodes topology.Mask, count int) *allocation {
+	isReused := func(id string) bool {
 		for container, resources := range m.allocated[p.UID] {
 			if endsBeforeOthers(p, container) && resources[name] != nil && slices.Contains(resources[name].IDs, id) {
-				return 0
+				return true
 			}
 		}
-		if nodes != 0 && !slices.ContainsFunc(m.resources[name].devices[id].nodes, nodes.Has) {
-			return 2
-		}
-		return 1
+		return false
 	}
-	slices.SortStableFunc(free, func(a, b string) int { return rank(a) - rank(b) })
-	return free
+	isAligned := func(id string) bool { return slices.ContainsFunc(m.resources[name].devices[id].nodes, nodes.Has) }
+	var reused, aligned, others []string
+	for _, id := range free {
+		switch {
+		case isReused(id):
+			reused = append(reused, id)
+		case nodes != 0 && isAligned(id):
+			aligned = append(aligned, id)
+		default:
+			others = append(others, id)
+		}
+	}
+	a := &allocation{IDs: slices.Concat(reused, aligned, others)[:count], Must: reused, Nodes: nodes}
+	if count-len(reused) >= len(aligned) {
+		a.Must, a.Nodes = slices.Concat(reused, aligned), 0
+	}
+	a.IDs, a.Must = slices.Clone(a.IDs), slices.Clone(a.Must[:min(len(a.Must), count)])
+	return a
 }
 
 // Release implements allocation.Provider.

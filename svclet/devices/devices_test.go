@@ -36,7 +36,8 @@ type fakePlugin struct {
 	mu     sync.Mutex
 	called []string
 	prefer []string
-	empty  bool // whether responses are
+	must   []string // of the last request to prefer some
+	empty  bool     // whether responses are
 	fail   error
 }
 
@@ -90,6 +91,9 @@ func (p *fakePlugin) PreStartContainer(_ context.Context, r *pluginapi.PreStartC
 
 func (p *fakePlugin) GetPreferredAllocation(_ context.Context, r *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
 	request := r.GetContainerRequests()[0]
+	p.mu.Lock()
+	p.must = request.GetMustIncludeDeviceIDs()
+	p.mu.Unlock()
 	return &pluginapi.PreferredAllocationResponse{ContainerResponses: []*pluginapi.ContainerPreferredAllocationResponse{{DeviceIDs: p.prefer}}},
 		p.call("prefer", request.GetAvailableDeviceIDs())
 }
@@ -220,6 +224,54 @@ func TestThePluginMayPreferOthersOfTheFreeDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Expect(f.Of("2", "c")).To(gomega.Equal([]Device{{gpu, []string{"a"}, []int{0}}}), "one that is taken is not given twice")
+}
+
+func TestAContainerHasTheDevicesThatThePluginPreferredForItsInitContainer(t *testing.T) {
+	for _, test := range []struct {
+		count  string
+		prefer []string
+		calls  []string
+	}{
+		{"1", []string{"b"}, []string{"allocate c"}},
+		{"2", []string{"b", "a"}, []string{"prefer a,b,c", "allocate c,b"}},
+		{"2", []string{"a", "c"}, []string{"prefer a,b,c", "allocate a,c"}},
+	} {
+		f := newFixture(t, t.TempDir())
+		p := f.plugin(&pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true}, on(0, "a"), on(0, "b"), on(0, "c"), on(1, "d"))
+		f.Eventually(f.counts).Should(gomega.Equal("4/4"))
+		pod, main := needing("1", test.count)
+		before, _ := needing("1", "1")
+		before.Spec.Containers[0].Name = "first"
+		pod.Spec.InitContainers = before.Spec.Containers
+		for _, c := range []*corev1.Container{&pod.Spec.InitContainers[0], main} {
+			f.Expect(f.Allocate(pod, c, topology.NewMask(0))).To(gomega.Succeed())
+		}
+		for _, start := range []struct {
+			container string
+			prefer    []string
+		}{{"first", []string{"c"}}, {"c", test.prefer}} {
+			p.prefer = start.prefer
+			_, err := f.Start(t.Context(), "1", start.container)
+			f.Expect(err).NotTo(gomega.HaveOccurred())
+		}
+		f.Expect(p.calls()[1:]).To(gomega.Equal(append([]string{"allocate c"}, test.calls...)))
+		if test.count == "2" {
+			f.Expect(p.must).To(gomega.Equal([]string{"c"}), "no other one instead of it")
+		}
+	}
+}
+
+func TestThePluginChoosesTheDevicesThatTheWantedNodesDoNotHave(t *testing.T) {
+	f := newFixture(t, t.TempDir())
+	p := f.plugin(&pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true}, on(0, "a"), on(1, "b"), on(1, "c"))
+	f.Eventually(f.counts).Should(gomega.Equal("3/3"))
+	pod, c := needing("1", "2")
+	p.prefer = []string{"c", "a"}
+	f.Expect(f.Allocate(pod, c, topology.NewMask(0))).To(gomega.Succeed())
+	_, err := f.Start(t.Context(), "1", "c")
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Expect(p.calls()).To(gomega.Equal([]string{"prefer a,b,c", "allocate c,a"}))
+	f.Expect(p.must).To(gomega.Equal([]string{"a"}))
 }
 
 func TestDevicesFollowTheirPlugin(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/checkpoint"
+	"svc.dev/svc/svclet/topology"
 )
 
 // Options configure a manager.
@@ -75,6 +76,10 @@ type allocation struct {
 	Response []byte `json:"response"`
 	// Again is true if the plugin has allocated the devices in an earlier boot.
 	Again bool `json:"again,omitempty"`
+	// Must are those of the devices that the plugin may not replace by others that it prefers,
+	// Nodes the NUMA nodes that it may take others from; all if that is 0.
+	Must  []string      `json:"must,omitempty"`
+	Nodes topology.Mask `json:"nodes,omitempty"`
 }
 
 // The checkpoint of devices, in [Options.Dir].

@@ -121,30 +121,56 @@ func (m *Manager) remember(uid types.UID, name, resource string, response *plugi
 	return m.save()
 }
 
-// preferred lets the plugin choose among the free devices of the same NUMA nodes, if it
-// offers that, and returns the devices that the container has then.
+// preferred lets the plugin choose among the devices that the container may have, if it offers
+// that and there is a choice, and returns the devices that the container has then.
 func (m *Manager) preferred(ctx context.Context, p *plugin, uid types.UID, name string, ids []string) []string {
-	if !p.options.GetGetPreferredAllocationAvailable() {
+	available, must := m.alternatives(p.resource, uid, name)
+	if !p.options.GetGetPreferredAllocationAvailable() || len(must) == len(ids) {
 		return ids
 	}
 	answer, err := p.client.GetPreferredAllocation(ctx, &pluginapi.PreferredAllocationRequest{ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{{
-		AvailableDeviceIDs: m.alternatives(p.resource, ids), AllocationSize: int32(len(ids)),
+		AvailableDeviceIDs: available, MustIncludeDeviceIDs: must, AllocationSize: int32(len(ids)),
 	}}})
 	if err != nil || len(answer.GetContainerResponses()) != 1 {
 		return ids // it is only a preference
 	}
+	wanted := answer.GetContainerResponses()[0].GetDeviceIDs()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	wanted := answer.GetContainerResponses()[0].GetDeviceIDs()
+	available, must = m.alternativesLocked(p.resource, uid, name)
 	a := m.allocated[uid][name][p.resource]
-	if a == nil || len(wanted) != len(ids) || !m.subset(wanted, m.alternativesLocked(p.resource, ids)) {
+	if a == nil || len(wanted) != len(ids) || !subset(wanted, available) || !subset(must, wanted) {
 		return ids
 	}
+	m.replace(uid, p.resource, a.IDs, wanted)
 	a.IDs = slices.Clone(wanted)
 	return a.IDs
 }
 
-func (m *Manager) subset(ids, of []string) bool {
+// replace replaces the devices of an init container in the containers that are to have the same
+// ones after it. The caller holds mu.
+func (m *Manager) replace(uid types.UID, resource string, before, after []string) {
+	without := func(ids, others []string) []string {
+		return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(others, id) })
+	}
+	removed, added := without(before, after), without(after, before)
+	for _, resources := range m.allocated[uid] {
+		a := resources[resource]
+		if a == nil || a.Response != nil || a.Again {
+			continue
+		}
+		for i, id := range removed {
+			for _, ids := range [][]string{a.IDs, a.Must} {
+				if at := slices.Index(ids, id); at >= 0 {
+					ids[at] = added[i]
+				}
+			}
+		}
+	}
+}
+
+// subset reports whether all ids are different, and in a list.
+func subset(ids, of []string) bool {
 	for i, id := range ids {
 		if !slices.Contains(of, id) || slices.Contains(ids[:i], id) {
 			return false
@@ -153,29 +179,28 @@ func (m *Manager) subset(ids, of []string) bool {
 	return true
 }
 
-func (m *Manager) alternatives(resource string, ids []string) []string {
+func (m *Manager) alternatives(resource string, uid types.UID, name string) (available, must []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.alternativesLocked(resource, ids)
+	return m.alternativesLocked(resource, uid, name)
 }
 
-// alternativesLocked returns the devices ids, and the free ones on NUMA nodes that these
-// are on.
-func (m *Manager) alternativesLocked(resource string, ids []string) []string {
-	devices := m.resources[resource].devices
-	var nodes []int
-	for _, id := range ids {
-		nodes = append(nodes, devices[id].nodes...)
+// alternativesLocked returns the devices that a container may have, and those of them that it must
+// have: its own, and the free ones on the NUMA nodes that it may have devices of.
+func (m *Manager) alternativesLocked(resource string, uid types.UID, name string) (available, must []string) {
+	a := m.allocated[uid][name][resource]
+	if a == nil {
+		return nil, nil
 	}
-	all := slices.Clone(ids)
+	available = slices.Clone(a.IDs)
 	for _, id := range m.free(&corev1.Pod{}, resource) {
-		near := len(nodes) == 0 || slices.ContainsFunc(devices[id].nodes, func(n int) bool { return slices.Contains(nodes, n) })
-		if near && !slices.Contains(all, id) {
-			all = append(all, id)
+		near := a.Nodes == 0 || slices.ContainsFunc(m.resources[resource].devices[id].nodes, a.Nodes.Has)
+		if near && !slices.Contains(available, id) {
+			available = append(available, id)
 		}
 	}
-	slices.Sort(all)
-	return all
+	slices.Sort(available)
+	return available, slices.Clone(a.Must)
 }
 
 // add adds what a plugin's response asks for.
