@@ -23,6 +23,7 @@ import (
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/oom"
+	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/server"
 	"svc.dev/svc/svclet/server/metrics"
 	"svc.dev/svc/svclet/shutdown"
@@ -167,7 +168,8 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if err != nil {
 		return nil, err
 	}
-	held, err := newDevices(base, func() *node.Node { return n })
+	queue := podmanager.NewQueue()
+	held, err := newDevices(base, queue, func() *node.Node { return n })
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +179,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	services.node = n.Object
 	var networkTasks tasks
 	base.network, networkTasks = networkPolicies(ctx, base, conn)
-	p, podTasks, err := newPods(ctx, base, conn, services, available, images, drivers, held, n, o)
+	p, podTasks, err := newPods(ctx, base, conn, queue, services, available, images, drivers, held, n, o)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/allocation"
 	"svc.dev/svc/svclet/claims"
 	"svc.dev/svc/svclet/config"
@@ -111,7 +112,7 @@ func staticMemory(base common, available resources, machine *topology.Topology) 
 }
 
 // newDevices makes what knows the devices of the node.
-func newDevices(base common, n func() *node.Node) (*devices.Manager, error) {
+func newDevices(base common, queue *podmanager.Queue, n func() *node.Node) (*devices.Manager, error) {
 	machine, err := topology.Read("/")
 	if err != nil {
 		return nil, fmt.Errorf("reading the topology of the machine: %w", err)
@@ -122,7 +123,7 @@ func newDevices(base common, n func() *node.Node) (*devices.Manager, error) {
 	}
 	return devices.New(devices.Options{
 		Dir: filepath.Join(base.RootDir, "device-plugins"), Nodes: machine.Nodes(), Boot: strings.TrimSpace(string(boot)), WithoutCDI: base.WithoutCDIDevices,
-		Changed: func() { n().Changed() }, Registered: base.metrics.DevicePluginRegistered, Allocated: base.metrics.DevicesAllocated, Clock: base.Clock,
+		Changed: func() { n().Changed() }, HealthChanged: queue.HealthChanged, Registered: base.metrics.DevicePluginRegistered, Allocated: base.metrics.DevicesAllocated, Clock: base.Clock,
 	})
 }
 
@@ -145,6 +146,21 @@ func allocated(m *allocation.Manager, d *devices.Manager, prepared *claims.Manag
 	}
 }
 
+// deviceHealth is the health of the devices of containers, of plugins and of claims.
+type deviceHealth struct {
+	devices *devices.Manager
+	claims  *claims.Manager // nil without resource claims
+}
+
+// Of implements podworker.Health.
+func (d deviceHealth) Of(p *corev1.Pod, name string) []corev1.ResourceStatus {
+	all := d.devices.Health(p.UID, name)
+	if _, c := podspec.Find(&p.Spec, name); c != nil && d.claims != nil {
+		all = append(all, d.claims.Health(p, c)...)
+	}
+	return all
+}
+
 // preparedClaims are the resource claims of pods; all of it is nil while no pod may have one.
 type preparedClaims struct {
 	manager *claims.Manager
@@ -156,11 +172,11 @@ type preparedClaims struct {
 }
 
 // newClaims makes what lets drivers prepare the resource claims of pods.
-func newClaims(base common, conn connections) (preparedClaims, error) {
+func newClaims(base common, conn connections, queue *podmanager.Queue) (preparedClaims, error) {
 	if !base.Claims {
 		return preparedClaims{}, nil
 	}
-	o := claims.Options{Dir: base.RootDir, Clock: base.Clock}
+	o := claims.Options{Dir: base.RootDir, HealthChanged: queue.HealthChanged, Clock: base.Clock}
 	if conn.clients != nil {
 		o.Get = conn.clients.ResourceClaim
 		o.DeleteSlices = func(ctx context.Context, driver string) error {

@@ -48,8 +48,8 @@ type pods struct {
 }
 
 // newPods makes what runs pods, from what they refer to up to their manager.
-func newPods(ctx context.Context, base common, conn connections, services *nodeServices, available resources, images *image.Manager, drivers *csi.Manager, held *devices.Manager, n *node.Node, o overrides) (*pods, tasks, error) {
-	queue, table, updates := podmanager.NewQueue(), podmanager.NewTable(), make(chan source.Update)
+func newPods(ctx context.Context, base common, conn connections, queue *podmanager.Queue, services *nodeServices, available resources, images *image.Manager, drivers *csi.Manager, held *devices.Manager, n *node.Node, o overrides) (*pods, tasks, error) {
+	table, updates := podmanager.NewTable(), make(chan source.Update)
 	objects, all := newObjects(base, conn, queue, o)
 	created, localTasks := newLocalVolumes(base, conn)
 	var manager *podmanager.Manager
@@ -83,7 +83,7 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 	if err != nil {
 		return nil, tasks{}, err
 	}
-	prepared, err := newClaims(base, conn)
+	prepared, err := newClaims(base, conn, queue)
 	if err != nil {
 		return nil, tasks{}, err
 	}
@@ -111,6 +111,7 @@ func newPods(ctx context.Context, base common, conn connections, services *nodeS
 		Probes: probes, Statuses: statuses, Sources: sources, Node: n, QOS: qos,
 		Events: conn.events, Metrics: base.metrics, Clock: base.Clock,
 		Leftovers: podmanager.Leftovers{Volumes: volumes, Cgroups: cgroups, Logs: logs, Claims: prepared.claims},
+		Health:    deviceHealth{held, prepared.manager},
 		Admission: admission, Allocations: allocations, Resizes: resizes, Pressure: base.conditions.Get, MaxDeadContainers: int(base.DeadContainers), ShuttingDown: base.shutdown.IsShuttingDown, Machine: machineOptions(base),
 	})
 	if base.Containerd != nil && conn.clients != nil {

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/stats"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
 	draapi "k8s.io/kubelet/pkg/apis/dra/v1"
 	drabeta "k8s.io/kubelet/pkg/apis/dra/v1beta1"
 
@@ -27,6 +29,12 @@ type driver struct {
 	// connections is the number of connections to it: it is reachable if there are any. The
 	// manager's mu guards it.
 	connections int
+	// health is what it says of its devices, until healthTimer expires. The manager's mu guards
+	// both.
+	health      map[deviceKey]deviceHealth
+	healthTimer clock.Timer
+	// stop ends followHealth.
+	stop context.CancelFunc
 }
 
 // callTimeout bounds the calls of a driver (kubelet's).
@@ -53,11 +61,15 @@ func (m *Manager) Register(ctx context.Context, p plugins.Plugin) error {
 	// A driver that is updated registers its next instance before the previous one ends.
 	// An instance that has restarted replaces itself.
 	m.remove(ctx, p)
+	ctx, d.stop = context.WithCancel(ctx)
 	m.mu.Lock()
 	m.drivers[p.Name] = append(m.drivers[p.Name], d)
 	m.syncSlices(p.Name)
 	m.mu.Unlock()
 	conn.Connect() // before the first call, to know whether it is reachable
+	if client := healthClient(conn, p.Versions); client != nil {
+		m.followers.Go(func() { m.followHealth(ctx, p.Name, d, client) })
+	}
 	return nil
 }
 
@@ -83,6 +95,7 @@ func (m *Manager) remove(ctx context.Context, p plugins.Plugin) {
 	})
 	m.mu.Unlock()
 	for _, d := range removed {
+		d.stop()
 		if err := d.conn.Close(); err != nil {
 			klog.FromContext(ctx).Info("Failed to close connection to driver", "driver", p.Name, "err", err)
 		}
@@ -97,8 +110,10 @@ func (m *Manager) Close() {
 	m.closed = true
 	m.mu.Unlock()
 	for _, d := range all {
+		d.stop()
 		_ = d.conn.Close() // the agent ends
 	}
+	m.followers.Wait()
 }
 
 // connections follows the connections to an instance of a driver. It implements stats.Handler.

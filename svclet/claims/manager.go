@@ -29,7 +29,10 @@ type Options struct {
 	// DeleteSlices deletes the ResourceSlices of the node, of one driver or, if that is empty, of
 	// all; nil in standalone mode.
 	DeleteSlices func(ctx context.Context, driver string) error
-	Clock        clock.WithDelayedExecution
+	// HealthChanged is called with the pods of which the health of a device has changed. It must
+	// not block; nil does nothing.
+	HealthChanged func(pods []types.UID)
+	Clock         clock.WithDelayedExecution
 }
 
 // Manager knows the drivers of the node and what they have prepared.
@@ -47,6 +50,8 @@ type Manager struct {
 	due     []string
 	changed chan struct{}
 	closed  bool
+	// followers follow the health of the drivers' devices.
+	followers sync.WaitGroup
 }
 
 // claim is a claim that a driver has prepared or may have.

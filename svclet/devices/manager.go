@@ -36,6 +36,9 @@ type Options struct {
 	WithoutCDI bool
 	// Changed is called when the devices of the node have changed. It must not block.
 	Changed func()
+	// HealthChanged is called with the pods that have a device whose health has changed. It must
+	// not block; nil does nothing.
+	HealthChanged func(pods []types.UID)
 	// Registered is called when the plugin of a resource has registered, Allocated when it
 	// has answered an allocation, after a time.
 	Registered func(resource string)
@@ -167,12 +170,16 @@ func (m *Manager) update(from *plugin, list []*pluginapi.Device) {
 	m.mu.Lock()
 	of := m.resources[from.resource]
 	current := of != nil && of.plugin == from
+	var pods []types.UID
 	if current {
+		before := of.devices
 		of.devices = devices
+		pods = m.usersOf(from.resource, func(id string) bool { return isHealthy(before, id) != isHealthy(devices, id) })
 	}
 	m.mu.Unlock()
 	if current {
 		m.o.Changed()
+		m.notify(pods)
 	}
 }
 
@@ -197,8 +204,10 @@ func (m *Manager) ended(p *plugin) {
 	m.mu.Lock()
 	of := m.resources[p.resource]
 	current := of != nil && of.plugin == p
+	var pods []types.UID
 	if current {
 		of.plugin, of.gone = nil, m.o.Clock.Now()
+		pods = m.usersOf(p.resource, func(id string) bool { return of.devices[id].healthy })
 		for id, d := range of.devices {
 			d.healthy = false
 			of.devices[id] = d
@@ -207,6 +216,7 @@ func (m *Manager) ended(p *plugin) {
 	m.mu.Unlock()
 	if current {
 		m.o.Changed()
+		m.notify(pods)
 	}
 }
 

@@ -81,7 +81,9 @@ type Options struct {
 	Admission admit.Options
 	// Allocations may be nil.
 	Allocations Allocations
-	Resizes     Resizes
+	// Health may be nil.
+	Health  podworker.Health
+	Resizes Resizes
 	// Pressure returns the pressure conditions of the node; nil means none.
 	Pressure func() []corev1.NodeConditionType
 	// MaxDeadContainers is how many terminated containers of the node are kept, -1 for all
@@ -115,7 +117,7 @@ func New(o Options) *Manager {
 	m := &Manager{o: o, Table: o.Table, adoptable: map[types.UID]runtime.Pod{}, resizes: resizes{pending: map[types.UID]pendingResize{}}}
 	m.worker = podworker.Options{
 		Executor: o.Executor, Probes: o.Probes, Statuses: o.Statuses, Logs: o.Leftovers.Logs, Events: o.Events, Metrics: o.Metrics,
-		Listener: o.Queue, Clock: o.Clock, Goroutines: &m.goroutines,
+		Listener: o.Queue, Health: o.Health, Clock: o.Clock, Goroutines: &m.goroutines,
 	}
 	return m
 }

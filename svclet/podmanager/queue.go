@@ -54,6 +54,17 @@ func (q *Queue) ObjectsChanged(uids []types.UID) {
 	})
 }
 
+// HealthChanged adds a change of the health of devices that these pods have.
+func (q *Queue) HealthChanged(uids []types.UID) {
+	q.add(func(_ context.Context, m *Manager) {
+		for _, uid := range uids {
+			if w := m.get(uid); w != nil {
+				w.HealthChanged()
+			}
+		}
+	})
+}
+
 // PodEnded implements podworker.Listener.
 func (q *Queue) PodEnded() {
 	q.add(func(ctx context.Context, m *Manager) { m.updateQOS(ctx) })

@@ -68,7 +68,13 @@ type Listener interface {
 	PodReleased(w *Worker)
 }
 
-// Options are shared by the workers of a node. All fields are required.
+// Health tells the health of devices.
+type Health interface {
+	// Of returns that of the devices of a container of a pod, nil if it has none.
+	Of(p *corev1.Pod, container string) []corev1.ResourceStatus
+}
+
+// Options are shared by the workers of a node. All fields are required, but for Health.
 type Options struct {
 	Executor Executor
 	Probes   Probes
@@ -77,6 +83,7 @@ type Options struct {
 	Events   Recorder
 	Metrics  Metrics
 	Listener Listener
+	Health   Health
 	Clock    clock.WithDelayedExecution
 	// Goroutines counts the goroutines of workers. They end soon after the context
 	// of [New] is done.

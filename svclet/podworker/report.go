@@ -1,6 +1,8 @@
 package podworker
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
@@ -33,6 +35,30 @@ func (w *Worker) report(p *corev1.Pod, observed pod.Observed, out pod.Output) {
 		klog.FromContext(w.ctx).Error(err, "Failed to remove pod logs", "pod", klog.KObj(p), "podUID", p.UID)
 	}
 	w.o.Statuses.Finish(p)
+}
+
+// showHealth adds the health of the devices of containers to a status (KEP-4680). What was shown
+// last of devices stays when they are released, since it may be why the pod has ended.
+func (w *Worker) showHealth(p *corev1.Pod, s *corev1.PodStatus) {
+	if w.o.Health == nil {
+		return
+	}
+	for i := range s.ContainerStatuses {
+		name := s.ContainerStatuses[i].Name
+		if health := w.o.Health.Of(p, name); health != nil {
+			w.health[name] = health
+		}
+	}
+	if len(w.health) == 0 {
+		return
+	}
+	s.ContainerStatuses = slices.Clone(s.ContainerStatuses) // they are the machine's
+	for i := range s.ContainerStatuses {
+		c := &s.ContainerStatuses[i]
+		if health := w.health[c.Name]; health != nil {
+			c.AllocatedResourcesStatus = health
+		}
+	}
 }
 
 // record records an event about the pod. An orphaned pod of which only files or

@@ -33,6 +33,8 @@ type Worker struct {
 	waited        bool
 	endReported   bool
 	startMeasured bool
+	// health is what was shown last of the devices of containers, by their names.
+	health map[string][]corev1.ResourceStatus
 
 	mu    sync.Mutex
 	inbox []func(*pod.Machine)
@@ -64,7 +66,7 @@ func New(ctx context.Context, o Options, s Start) *Worker {
 	w := &Worker{
 		o: o, ctx: ctx, start: s, ended: make(chan struct{}),
 		machine: pod.New(s.Pod, s.Machine), unobserved: s.Unobserved,
-		removed: s.Orphaned, pod: s.Pod, operations: map[string]*operation{},
+		removed: s.Orphaned, pod: s.Pod, operations: map[string]*operation{}, health: map[string][]corev1.ResourceStatus{},
 	}
 	w.refreshes, w.endRefreshes = context.WithCancel(ctx)
 	return w
@@ -123,6 +125,7 @@ func (w *Worker) work() {
 			w.startOperation(op)
 		}
 		w.wakeAt(now, out.Wake)
+		w.showHealth(p, &out.Status)
 		w.setStatus(out)
 		w.report(p, w.Observed(), out)
 		if out.Released && w.finish(now) {

@@ -27,6 +27,7 @@ type fakes struct {
 	events    []pod.Event
 	evictions []string
 	syncs     []podSync
+	health    []corev1.ResourceStatus // of the devices of all containers
 	refreshed int
 	refresh   func(ctx context.Context) // nil does nothing
 	finished  int
@@ -79,6 +80,11 @@ func (f *fakes) RemovePod(types.UID) error                        { return nil }
 func (f *fakes) PodRunning(_, _, _ time.Duration)                 {}
 func (f *fakes) PodSynced(cause string, took time.Duration) {
 	f.note(func() { f.syncs = append(f.syncs, podSync{cause, took}) })
+}
+func (f *fakes) Of(*corev1.Pod, string) []corev1.ResourceStatus {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.health
 }
 func (f *fakes) Finish(*corev1.Pod)    { f.note(func() { f.finished++ }) }
 func (f *fakes) PodEnded()             { f.note(func() { f.ended++ }) }
@@ -139,7 +145,7 @@ func newFixture(t *testing.T, change ...func(*Start)) *fixture {
 		f(&s)
 	}
 	r.worker = New(ctx, Options{
-		Executor: r, Probes: r, Statuses: r, Logs: r, Events: r, Metrics: r, Listener: r,
+		Executor: r, Probes: r, Statuses: r, Logs: r, Events: r, Metrics: r, Listener: r, Health: r,
 		Clock: r.clock, Goroutines: &r.goroutines,
 	}, s)
 	t.Cleanup(func() {
@@ -212,6 +218,34 @@ func TestAnOlderObservationIsDropped(t *testing.T) {
 	r.worker.Observe(pod.Observed{Sequence: 6})
 	r.Eventually(func() uint64 { return r.worker.Observed().Sequence }).Should(gomega.BeNumerically("==", 6))
 	r.Expect(r.worker.Observed().Sandboxes).To(gomega.BeEmpty())
+}
+
+func TestTheHealthOfDevicesIsShownAndStaysWhenTheyAreReleased(t *testing.T) {
+	r := newFixture(t)
+	r.perform = failSetUp
+	shown := func() []corev1.ResourceStatus {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		last := r.statuses[len(r.statuses)-1]
+		return last.ContainerStatuses[0].AllocatedResourcesStatus
+	}
+	is := func(health corev1.ResourceHealthStatus) []corev1.ResourceStatus {
+		return []corev1.ResourceStatus{{Name: "example.com/gpu", Resources: []corev1.ResourceHealth{{ResourceID: "a", Health: health}}}}
+	}
+	written := r.count(func() int { return len(r.statuses) })
+	r.worker.Start()
+	r.Eventually(written).Should(gomega.BeNumerically(">", 0))
+	r.Expect(shown()).To(gomega.BeEmpty())
+	for _, health := range []corev1.ResourceHealthStatus{corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy} {
+		r.note(func() { r.health = is(health) })
+		r.worker.HealthChanged()
+		r.Eventually(shown).Should(gomega.Equal(is(health)))
+	}
+	r.note(func() { r.health = nil })
+	before := written()
+	r.worker.HealthChanged()
+	r.Eventually(written).Should(gomega.BeNumerically(">", before))
+	r.Expect(shown()).To(gomega.Equal(is(corev1.ResourceHealthStatusUnhealthy)))
 }
 
 func TestAFailedOperationIsRetriedAfterABackoff(t *testing.T) {
