@@ -53,7 +53,7 @@ func newPods(ctx context.Context, base common, conn connections, queue *podmanag
 	objects, all := newObjects(base, conn, queue, o)
 	created, localTasks := newLocalVolumes(base, conn)
 	var manager *podmanager.Manager
-	volumes, err := newVolumes(ctx, base, objects, drivers, n, created, func(uid types.UID, volume, message string) {
+	volumes, err := newVolumes(ctx, base, conn, objects, drivers, n, created, func(uid types.UID, volume, message string) {
 		recordAbnormal(conn.events, manager.Find(uid), volume, message)
 	})
 	if err != nil {

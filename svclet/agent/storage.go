@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/klog/v2"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/ptr"
@@ -27,9 +28,16 @@ import (
 )
 
 // newVolumes makes the volumes of pods.
-func newVolumes(ctx context.Context, base common, objects objects, drivers *csi.Manager, n *node.Node, created func(), abnormal func(uid types.UID, volume, message string)) (*volume.Manager, error) {
+func newVolumes(ctx context.Context, base common, conn connections, objects objects, drivers *csi.Manager, n *node.Node, created func(), abnormal func(uid types.UID, volume, message string)) (*volume.Manager, error) {
 	volumes, err := volume.New(volume.Options{
-		CSI:     drivers,
+		CSI: drivers,
+		Images: func(ctx context.Context) error {
+			version, err := conn.runtime.Version(ctx)
+			if err != nil {
+				return err
+			}
+			return mountsImages(version.RuntimeName, version.RuntimeVersion)
+		},
 		RootDir: base.RootDir, Objects: objects, UsagePeriod: base.Configuration.VolumeStatsAggPeriod.Duration, Clock: base.Clock,
 		Allocatable: func() corev1.ResourceList { return n.Object().Status.Allocatable },
 		LocalDir:    localDir(base), LocalCreated: created,
@@ -43,6 +51,23 @@ func newVolumes(ctx context.Context, base common, objects objects, drivers *csi.
 		klog.FromContext(ctx).Error(err, "Failed to share the mounts of the root directory, mounts will not propagate between containers", "dir", base.RootDir)
 	}
 	return volumes, nil
+}
+
+// firstWithImages are the first versions of container runtimes that mount images. Older ones
+// ignore the image, and fail to mount the directory without a name.
+var firstWithImages = map[string]string{"containerd": "2.1.0", "cri-o": "1.31.0"}
+
+// mountsImages returns why a container runtime does not mount images, nil if it does, or may.
+func mountsImages(name, version string) error {
+	first := firstWithImages[name]
+	if first == "" {
+		return nil
+	}
+	is, err := utilversion.ParseGeneric(version)
+	if err != nil || is.AtLeast(utilversion.MustParseGeneric(first)) {
+		return nil // A version of the runtime's developers is newer.
+	}
+	return fmt.Errorf("volumes of type image need a container runtime that mounts images: %s %s does not, %s and newer ones do", name, versionNumbers(version), first)
 }
 
 // newCSI makes what publishes the volumes of CSI drivers. n returns the agent's Node,

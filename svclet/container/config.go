@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -105,18 +106,7 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 		return nil, err
 	}
 	own := in.Allocation
-	if in.Options.RecordResources {
-		record, err := runtime.ResourcesRecord(in.Container)
-		if err != nil {
-			return nil, err
-		}
-		own.Annotations = maps.Clone(own.Annotations)
-		if own.Annotations == nil {
-			own.Annotations = map[string]string{}
-		}
-		own.Annotations[runtime.ResourcesAnnotation] = record
-	}
-	annotations, err := runtime.ContainerAnnotations(in.Pod, in.Container, in.Attempt, in.SpecHash, own.Annotations)
+	annotations, err := containerAnnotations(in, mounts)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +135,29 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 			SecurityContext: security,
 		},
 	}, nil
+}
+
+// containerAnnotations returns the annotations of a container with mounts.
+func containerAnnotations(in Input, mounts []*runtimeapi.Mount) (map[string]string, error) {
+	own := map[string]string{}
+	maps.Copy(own, in.Allocation.Annotations)
+	if in.Options.RecordResources {
+		record, err := runtime.ResourcesRecord(in.Container)
+		if err != nil {
+			return nil, err
+		}
+		own[runtime.ResourcesAnnotation] = record
+	}
+	var images []string
+	for _, mount := range mounts {
+		if mount.Image != nil {
+			images = append(images, mount.Image.Image)
+		}
+	}
+	if len(images) > 0 {
+		own[runtime.ImagesAnnotation] = strings.Join(images, ",")
+	}
+	return runtime.ContainerAnnotations(in.Pod, in.Container, in.Attempt, in.SpecHash, own)
 }
 
 // addresses returns the addresses of the pod and of its node. A pod on the host

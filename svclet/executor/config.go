@@ -31,6 +31,9 @@ func (s *start) imageVolumes(ctx context.Context, secrets []corev1.Secret) (imag
 		}
 		ref, reason, err := s.o.Images.EnsureVolume(ctx, s.pod, source, secrets)
 		if err != nil {
+			if ctx.Err() == nil {
+				s.event(s.pod, s.container, corev1.EventTypeWarning, "Failed", "Error: "+reason)
+			}
 			return nil, reason, err
 		}
 		images[name] = &runtimeapi.ImageSpec{Image: ref, UserSpecifiedImage: source.Reference, Annotations: s.pod.Annotations}

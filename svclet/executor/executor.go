@@ -95,6 +95,8 @@ type Recorder interface {
 type Metrics interface {
 	SandboxRun(handler string, took time.Duration, err error)
 	ContainerStarted(kind, reason string)
+	// ImagesMounted records the creation of a container that mounts images as volumes.
+	ImagesMounted(images int, err error)
 }
 
 // Options are what an [Executor] works with. All fields are required unless their

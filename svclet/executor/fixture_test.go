@@ -39,6 +39,7 @@ type fakes struct {
 	hooks        []probe.HookKind
 	events       []pod.Event
 	started      []string // the reasons of starts of containers
+	mounted      int      // the number of images that containers mount
 	// createCgroup and removeCgroup are errors. handlers are those of runtime classes.
 	createCgroup, removeCgroup error
 	handlers                   map[string]string
@@ -102,6 +103,7 @@ func (f *fakes) Event(_ *corev1.Pod, e pod.Event) {
 	f.record(func() { f.events = append(f.events, e) })
 }
 func (f *fakes) SandboxRun(string, time.Duration, error) {}
+func (f *fakes) ImagesMounted(images int, _ error)       { f.record(func() { f.mounted += images }) }
 func (f *fakes) ContainerStarted(_, reason string) {
 	f.record(func() { f.started = append(f.started, reason) })
 }
@@ -160,7 +162,9 @@ func newFixture(t *testing.T, change ...func(*corev1.Pod)) *fixture {
 	client, err := runtime.Connect(t.Context(), runtime.Options{RuntimeEndpoint: r.runtime.Endpoint(), RequestTimeout: time.Minute})
 	r.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { client.Close() })
-	volumes, err := volume.New(volume.Options{RootDir: filepath.Join(r.dir, "root"), Objects: r.fakes, Clock: r.clock})
+	volumes, err := volume.New(volume.Options{
+		RootDir: filepath.Join(r.dir, "root"), Objects: r.fakes, Clock: r.clock, Images: func(context.Context) error { return nil },
+	})
 	r.Expect(err).NotTo(gomega.HaveOccurred())
 	podLogs, err := logs.New(logs.Options{
 		Runtime: client, Dir: filepath.Join(r.dir, "logs"), LinkDir: filepath.Join(r.dir, "links"), MaxSize: -1, MaxFiles: 2, Clock: r.clock,

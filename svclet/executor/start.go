@@ -118,6 +118,7 @@ func (s *start) run(ctx context.Context) (id string, result pod.Result) {
 		return "", s.failed(ctx, "NetworkPolicyNotReady", err)
 	}
 	id, err = s.o.Runtime.CreateContainer(ctx, s.op.SandboxID, config, sandbox)
+	s.o.Metrics.ImagesMounted(len(images), err)
 	if err != nil {
 		return "", s.failed(ctx, "CreateContainerError", err)
 	}

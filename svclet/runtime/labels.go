@@ -36,6 +36,10 @@ const (
 // with, of a node whose pods can be resized in place.
 const ResourcesAnnotation = "svc.dev/container-resources"
 
+// ImagesAnnotation is svclet's own: the images that a container mounts as volumes, as
+// references of the runtime, separated by commas.
+const ImagesAnnotation = "svc.dev/mounted-images"
+
 // ResourcesRecord returns the value of ResourcesAnnotation for a container.
 func ResourcesRecord(container *corev1.Container) (string, error) {
 	compute := func(list corev1.ResourceList) corev1.ResourceList {

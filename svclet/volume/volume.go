@@ -71,9 +71,9 @@ type Options struct {
 	// UsagePeriod is how long a measurement of a pod's volumes is used
 	// (--volume-stats-agg-period). Zero measures on every call.
 	UsagePeriod time.Duration
-	// Images reports whether the runtime mounts images into containers (KEP-4639). If
-	// not, volumes of type image are refused.
-	Images bool
+	// Images returns why the container runtime does not mount images into containers
+	// (KEP-4639), nil if it does. Without it volumes of type image are refused.
+	Images func(ctx context.Context) error
 	// CSI publishes the volumes of CSI drivers. Without it they are refused.
 	CSI CSI
 	// Abnormal is called after each measurement of a volume whose CSI driver says that it is
@@ -284,7 +284,10 @@ func (m *Manager) mountInline(ctx context.Context, pod *corev1.Pod, volume *core
 		return m.mountInlineFlex(ctx, pod, volume)
 	case volume.NFS != nil:
 		return m.mountNFS(ctx, pod, volume.Name, volume.Name, volume.NFS, nil, false)
-	case volume.Image != nil && m.Images:
+	case volume.Image != nil && m.Images != nil:
+		if err := m.Images(ctx); err != nil {
+			return mountedVolume{}, err
+		}
 		return mountedVolume{name: volume.Name, Mounted: Mounted{Image: volume.Image, ReadOnly: true, Relabel: true}}, nil
 	default:
 		return mountedVolume{}, unsupported(&volume.VolumeSource)

@@ -11,6 +11,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	testclock "k8s.io/utils/clock/testing"
+
+	"svc.dev/svc/svclet/runtime"
 )
 
 // host is a runtime with images of 10 bytes on a disk of 100 bytes.
@@ -18,6 +20,7 @@ type host struct {
 	mu       sync.Mutex
 	images   []*runtimeapi.Image
 	used     []string // names of the images of containers
+	mounted  string   // the images that a further container mounts
 	capacity uint64
 	events   []string
 }
@@ -48,7 +51,7 @@ func (h *host) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*
 	for _, name := range h.used {
 		all = append(all, &runtimeapi.Container{ImageRef: name})
 	}
-	return all, nil
+	return append(all, &runtimeapi.Container{Annotations: map[string]string{runtime.ImagesAnnotation: h.mounted}}), nil
 }
 
 func (h *host) fileSystem(context.Context) (*statsapi.FsStats, error) {
@@ -83,12 +86,14 @@ func TestImagesThatFillTheDiskAreRemovedUntilTheLowThreshold(t *testing.T) {
 		rule, images string
 		used         []string
 		change       func(*Options)
+		mounted      string
 		pinned       int // index + 1
 		want, event  string
 	}{
 		{rule: "below the high threshold all are kept", images: "abcdefg", want: "abcdefg"},
 		{rule: "at the high threshold they are removed until the low one", images: "abcdefgh", want: "cdefgh"},
 		{rule: "images in use are kept", images: "abcdefgh", used: []string{"a", "id-b"}, want: "abefgh"},
+		{rule: "images that containers mount are kept", images: "abcdefgh", mounted: "id-a,id-b", want: "abefgh"},
 		{rule: "pinned images are kept", images: "abcdefgh", pinned: 1, want: "adefgh"},
 		{rule: "images that are needed are kept", images: "abcdefgh", change: func(o *Options) { o.Keep = []string{"a", "registry.example/none"} }, want: "adefgh"},
 		{rule: "a high threshold of 100 turns it off", images: "abcdefghij", change: func(o *Options) { o.High = 100 }, want: "abcdefghij"},
@@ -96,7 +101,7 @@ func TestImagesThatFillTheDiskAreRemovedUntilTheLowThreshold(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			h := newHost(strings.Split(test.images, "")...)
-			h.used = test.used
+			h.used, h.mounted = test.used, test.mounted
 			if test.pinned > 0 {
 				h.images[test.pinned-1].Pinned = true
 			}

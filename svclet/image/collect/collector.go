@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/clock"
+
+	"svc.dev/svc/svclet/runtime"
 )
 
 // period is how often images are collected: kubelet's.
@@ -153,7 +156,8 @@ func (c *Collector) update(ctx context.Context) error {
 	}
 	used := map[string]bool{}
 	for _, container := range containers {
-		for _, name := range []string{container.ImageRef, container.ImageId, container.GetImage().GetImage()} {
+		mounted := strings.Split(container.GetAnnotations()[runtime.ImagesAnnotation], ",")
+		for _, name := range append(mounted, container.ImageRef, container.ImageId, container.GetImage().GetImage()) {
 			if id, known := names[name]; known {
 				used[id] = true
 			}

@@ -37,6 +37,7 @@ type Metrics struct {
 
 	client *clientMetrics
 	allocationMetrics
+	imageVolumeMetrics
 	syncMetrics
 }
 
@@ -49,7 +50,7 @@ var startup = []float64{
 // measures requests.
 func New(nodeName string, c clock.PassiveClock) *Metrics {
 	m := &Metrics{
-		registry: prometheus.NewRegistry(), clock: c, client: newClientMetrics(), allocationMetrics: newAllocationMetrics(), syncMetrics: newSyncMetrics(),
+		registry: prometheus.NewRegistry(), clock: c, client: newClientMetrics(), allocationMetrics: newAllocationMetrics(), imageVolumeMetrics: newImageVolumeMetrics(), syncMetrics: newSyncMetrics(),
 
 		operations:        counters("runtime_operations_total", "Cumulative number of runtime operations by operation type.", "operation_type"),
 		operationErrors:   counters("runtime_operations_errors_total", "Cumulative number of runtime operation errors by operation type.", "operation_type"),
@@ -90,6 +91,7 @@ func New(nodeName string, c clock.PassiveClock) *Metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.Register(m.allocationMetrics.collectors()...)
+	m.Register(m.imageVolumeMetrics.collectors()...)
 	m.Register(m.syncMetrics.collectors()...)
 	return m
 }
