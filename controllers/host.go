@@ -197,9 +197,12 @@ func (h *host) setUpServed(ctx context.Context, all []controller.Controller, rep
 	logger := klog.FromContext(ctx)
 	for _, c := range all {
 		missing, err := h.missing(c)
+		if err == nil && len(c.FurtherGates) > 0 {
+			_, err = h.discovery.Release(ctx) // Env.On needs it
+		}
 		switch {
 		case err != nil:
-			logger.V(2).Info("Failed to discover the kinds of controller, will retry", "controller", c.Name, "reason", err.Error())
+			logger.V(2).Info("Failed to discover what controller needs, will retry", "controller", c.Name, "reason", err.Error())
 			waiting = append(waiting, c)
 		case len(missing) > 0:
 			if !reported[c.Name] && !c.Newer {

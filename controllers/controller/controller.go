@@ -31,7 +31,7 @@ type Controller struct {
 	// includes an OnDemand controller if the gate is on, and another one unless the gate has
 	// been set to false.
 	Gate string
-	// FurtherGates are the feature gates about which it asks Env.Gate.
+	// FurtherGates are the feature gates about which it asks Env.Gate or Env.On.
 	FurtherGates []string
 	// Standalone controllers do work that the host of a fleet does for it: behind a
 	// host they run only if --controllers names them.

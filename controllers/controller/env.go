@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"svc.dev/svc/controllers/discovery"
+	"svc.dev/svc/internal/featuregates"
 )
 
 // Env is what a controller's Setup gets. Kinds are Go types everywhere in it,
@@ -47,6 +48,19 @@ type Env struct {
 	Broadcast func() record.EventBroadcaster
 	// Indexes are the indexes of the shared cache.
 	Indexes *Indexes
+}
+
+// On reports whether a feature gate is on: as the user has set it, else as it is by default at
+// the release of the API server.
+func (e *Env) On(ctx context.Context, gate string) (bool, error) {
+	if on, set := e.Gate(gate); set {
+		return on, nil
+	}
+	r, err := e.Discovery.Release(ctx)
+	if err != nil {
+		return false, err
+	}
+	return featuregates.On(r, gate), nil
 }
 
 // Recorder returns a recorder of events whose source is the component, such as

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
+
+	"svc.dev/svc/internal/releases"
 )
 
 // Resource is a resource in the version that the server prefers.
@@ -52,7 +54,9 @@ type Discovery struct {
 	mu    sync.Mutex
 	taken time.Time // when the request for last was sent
 	last  Snapshot
-	known map[schema.GroupVersion][]Resource
+	// release is 0 until it is known.
+	release releases.Release
+	known   map[schema.GroupVersion][]Resource
 }
 
 // New returns a Discovery without a snapshot.

@@ -25,9 +25,10 @@ func New() controller.Controller {
 	}}
 	read := []string{"get", "list"}
 	return controller.Controller{
-		Name:    "horizontalpodautoscaler",
-		Aliases: []string{"horizontalpodautoscaling", "horizontal-pod-autoscaler-controller"},
-		Reads:   []client.Object{&autoscalingv2.HorizontalPodAutoscaler{}, &corev1.Pod{}},
+		Name:         "horizontalpodautoscaler",
+		Aliases:      []string{"horizontalpodautoscaling", "horizontal-pod-autoscaler-controller"},
+		FurtherGates: []string{zeroGate},
+		Reads:        []client.Object{&autoscalingv2.HorizontalPodAutoscaler{}, &corev1.Pod{}},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("autoscaling", []string{"horizontalpodautoscalers/status"}, []string{"update"}),
 			controller.Can("*", []string{"*/scale"}, []string{"get", "update"}),
@@ -80,14 +81,18 @@ func (o *options) validate() []error {
 	return errs
 }
 
-func (o *options) setup(_ context.Context, env *controller.Env) error {
+func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	m, err := newMetrics(env, o.period/3)
+	if err != nil {
+		return err
+	}
+	marks, err := marksZero(ctx, env)
 	if err != nil {
 		return err
 	}
 	r := &reconciler{
 		client: env.Client, scales: scales{env.Live}, metrics: m, recorder: env.Recorder("horizontal-pod-autoscaler"),
-		period: o.period, settings: o.settings, now: env.Clock.Now, targets: newTargets(),
+		period: o.period, settings: o.settings, now: env.Clock.Now, targets: newTargets(), marksZero: marks,
 	}
 	return controller.Run(env, controller.Options{Name: "horizontalpodautoscaler", Workers: o.concurrent}, r,
 		controller.For(&autoscalingv2.HorizontalPodAutoscaler{}, changed))

@@ -30,31 +30,31 @@ func (e *evaluator) evaluate(ctx context.Context, spec *autoscalingv2.MetricSpec
 	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
 		source := spec.Resource
 		status.Resource = &autoscalingv2.ResourceMetricStatus{Name: source.Name}
-		m.Failure = "FailedGetResourceMetric"
+		m.Failure, m.Source = "FailedGetResourceMetric", string(source.Name)+" resource"
 		m.Name, m.Proposal, m.Err = e.resource(ctx, string(source.Name), "", &source.Target, &status.Resource.Current)
 	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
 		source := spec.ContainerResource
 		status.ContainerResource = &autoscalingv2.ContainerResourceMetricStatus{Name: source.Name, Container: source.Container}
-		m.Failure = "FailedGetContainerResourceMetric"
+		m.Failure, m.Source = "FailedGetContainerResourceMetric", source.Container+" container"
 		m.Name, m.Proposal, m.Err = e.resource(ctx, string(source.Name), source.Container, &source.Target, &status.ContainerResource.Current)
 	case spec.Type == autoscalingv2.PodsMetricSourceType && spec.Pods != nil:
 		source := spec.Pods
 		status.Pods = &autoscalingv2.PodsMetricStatus{Metric: source.Metric}
-		m.Failure, m.Name = "FailedGetPodsMetric", "pods metric "+source.Metric.Name
+		m.Failure, m.Source, m.Name = "FailedGetPodsMetric", "pods", "pods metric "+source.Metric.Name
 		m.Proposal, m.Err = e.perPod(source, &status.Pods.Current)
 	case spec.Type == autoscalingv2.ObjectMetricSourceType && spec.Object != nil:
 		source := spec.Object
 		status.Object = &autoscalingv2.ObjectMetricStatus{Metric: source.Metric, DescribedObject: source.DescribedObject}
-		m.Failure, m.Name = "FailedGetObjectMetric", fmt.Sprintf("%s metric %s", source.DescribedObject.Kind, source.Metric.Name)
+		m.Failure, m.Source, m.Name = "FailedGetObjectMetric", "object", fmt.Sprintf("%s metric %s", source.DescribedObject.Kind, source.Metric.Name)
 		usage, err := e.metrics.object(e.namespace, source.DescribedObject, source.Metric)
 		if err != nil {
-			err = fmt.Errorf("failed to get object metric value: unable to get metric %s: %w on %s %s/%s", source.Metric.Name, err, source.DescribedObject.Kind, e.namespace, source.DescribedObject.Name)
+			err = fmt.Errorf("unable to get metric %s: %w on %s %s/%s", source.Metric.Name, err, source.DescribedObject.Kind, e.namespace, source.DescribedObject.Name)
 		}
 		m.Proposal, m.Err = e.shared(usage, err, &source.Target, &status.Object.Current)
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
 		source := spec.External
 		status.External = &autoscalingv2.ExternalMetricStatus{Metric: source.Metric}
-		m.Failure, m.Name = "FailedGetExternalMetric", "external metric "+source.Metric.Name
+		m.Failure, m.Source, m.Name = "FailedGetExternalMetric", source.Metric.Name+" external", "external metric "+source.Metric.Name
 		usage, err := e.metrics.sum(e.namespace, source.Metric)
 		if err != nil {
 			err = fmt.Errorf("unable to get external metric %s/%s/%v: %w", e.namespace, source.Metric.Name, source.Metric.Selector, err)
@@ -96,7 +96,7 @@ func (e *evaluator) resource(ctx context.Context, name, container string, target
 	if err != nil {
 		return of, p, fmt.Errorf("failed to get %s %s: %w", name, what, err)
 	}
-	current.AverageValue = milli(p.Usage)
+	current.AverageValue = quantity(r, p.Usage)
 	return of, p, nil
 }
 
@@ -111,7 +111,7 @@ func (e *evaluator) perPod(source *autoscalingv2.PodsMetricSource, current *auto
 		p, err = decide.PerPod(e.target, samples, "", source.Target.AverageValue.MilliValue())
 	}
 	if err != nil {
-		return p, fmt.Errorf("failed to get pods metric value: unable to get metric %s: %w", source.Metric.Name, err)
+		return p, fmt.Errorf("unable to get metric %s: %w", source.Metric.Name, err)
 	}
 	current.AverageValue = milli(p.Usage)
 	return p, nil
@@ -133,6 +133,15 @@ func (e *evaluator) shared(usage int64, failed error, target *autoscalingv2.Metr
 		return p, nil
 	}
 	return decide.Proposal{}, errors.New("invalid metric source: neither a value target nor an average value target was set")
+}
+
+// quantity returns an amount of a resource in the form in which metrics-server reports it:
+// memory in powers of 1024.
+func quantity(r corev1.ResourceName, n int64) *resource.Quantity {
+	if r == corev1.ResourceMemory {
+		return resource.NewMilliQuantity(n, resource.BinarySI)
+	}
+	return milli(n)
 }
 
 func milli(n int64) *resource.Quantity { return resource.NewMilliQuantity(n, resource.DecimalSI) }

@@ -86,7 +86,7 @@ func TestUsageIsThatOfAllContainersOrOne(t *testing.T) {
 		{"one container", "main", []string{"a", "b"}, "a=100 b=200"},
 		{"a pod of which the usage of a container is unknown is left out", "", []string{"b", "c"}, "b=200"},
 		{"as is a pod without usage", "", []string{"b", "d"}, "b=200"},
-		{"a container that does not exist", "sidecar", []string{"a", "b"}, "error: failed to get container metrics: container sidecar not present in metrics for pod ns/b"},
+		{"a pod without the container is left out", "sidecar", []string{"a", "b"}, "a=50"},
 		{"no usage", "", []string{"d"}, "error: no metrics returned from resource metrics API"},
 	} {
 		samples, err := m.resource(t.Context(), "ns", podsOf(test.pods...), corev1.ResourceCPU, test.container)
@@ -189,19 +189,20 @@ func evaluations(a *metricsAPI) []evaluation {
 	web := objectMetric("networking.k8s.io/v1", "Ingress", "web", value)
 	return []evaluation{
 		{"a custom metric of pods", podsMetric(average("100")), pods, a.values("a=300", "b=100"), "pods metric requests: 4 replicas, usage 200", "pods/*/requests?labelSelector=app=web&metricLabelSelector=path=x"},
-		{"without values", podsMetric(average("100")), pods, a.values(), "FailedGetPodsMetric: failed to get pods metric value: unable to get metric requests: no metrics returned from custom metrics API", ""},
+		{"without values", podsMetric(average("100")), pods, a.values(), "FailedGetPodsMetric: unable to get metric requests: no metrics returned from custom metrics API", ""},
 		{"without a target", podsMetric(value), pods, nil, "FailedGetPodsMetric: invalid pods metric source: target.averageValue is not set", ""},
 		{"a metric of an object", web, ingress, a.values("web=50"), "Ingress metric hits: 10 replicas, usage 50", "ingresses.networking.k8s.io/web/hits"},
-		{"that has none", web, ingress, nil, "FailedGetObjectMetric: failed to get object metric value: unable to get metric hits: unable to fetch metrics from custom metrics API: ", ""},
-		{"that has several", web, ingress, a.values("web=50", "web=60"), "FailedGetObjectMetric: failed to get object metric value: unable to get metric hits: unable to fetch metrics from custom metrics API: the custom metrics API server returned 2 results", ""},
+		{"that has none", web, ingress, nil, "FailedGetObjectMetric: unable to get metric hits: unable to fetch metrics from custom metrics API: ", ""},
+		{"that has several", web, ingress, a.values("web=50", "web=60"), "FailedGetObjectMetric: unable to get metric hits: unable to fetch metrics from custom metrics API: the custom metrics API server returned 2 results", ""},
 		{"a metric of the autoscaler's namespace", objectMetric("v1", "Namespace", "other", average("10")), "/namespaces/ns/metrics/hits", a.values("ns=50"), "Namespace metric hits: 5 replicas, usage 25", "namespaces/ns/metrics/hits"},
 		{"the sum of an external metric", externalMetric(average("10")), queue, external("30", "20500m"), "external metric queue: 6 replicas, usage 25250m", "queue?labelSelector=name=jobs"},
+		{"that is more than any number", externalMetric(average("10")), queue, external("9e15", "9e15"), "external metric queue: 2147483647 replicas, usage 4611686018427387904m", ""},
 		{"without values", externalMetric(value), queue, external(), "FailedGetExternalMetric: unable to get external metric ns/queue/", ""},
 		{"without a target", externalMetric(autoscalingv2.MetricTarget{}), queue, external("1"), "FailedGetExternalMetric: invalid metric source: neither a value target nor an average value target was set", ""},
 		{"the utilization of pods", cpuMetric("", utilization), "", nil, "cpu resource utilization (percentage of request): 4 replicas, usage 200m", ""},
 		{"the average usage of pods", cpuMetric("", average("100m")), "", nil, "cpu resource: 4 replicas, usage 200m", ""},
 		{"the usage of a container", cpuMetric("main", average("100m")), "", nil, "cpu container resource: 2 replicas, usage 100m", ""},
-		{"of one that does not exist", cpuMetric("x", average("100m")), "", nil, "FailedGetContainerResourceMetric: failed to get cpu usage: unable to get metrics for resource cpu: failed to get container metrics: container x not present in metrics for pod ns/a", ""},
+		{"of one that does not exist", cpuMetric("x", average("100m")), "", nil, "FailedGetContainerResourceMetric: failed to get cpu usage: did not receive metrics for targeted pods (pods might be unready)", ""},
 		{"without a target", cpuMetric("", autoscalingv2.MetricTarget{}), "", nil, "FailedGetResourceMetric: invalid resource metric source: neither an average utilization target nor an average value (usage) target was set", ""},
 		{"an unknown type", autoscalingv2.MetricSpec{Type: "X"}, "", nil, `InvalidMetricSourceType: unknown metric source type "X"`, ""},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -78,7 +79,9 @@ func metricsOf(config *rest.Config, live client.Reader, mapper meta.RESTMapper, 
 var errNoResourceMetrics = errors.New("no metrics returned from resource metrics API")
 
 // resource returns the usage of a resource by pod, of all containers or the one with
-// the name. A pod of which the usage of a container is not known is left out.
+// the name. A pod of which the usage of a container is not known is left out, as is one
+// without the container: those that a rollout has not replaced yet do not stop the others
+// from counting.
 func (m *metrics) resource(ctx context.Context, namespace string, pods []*corev1.Pod, resource corev1.ResourceName, container string) (map[string]decide.Sample, error) {
 	all, err := m.usage(ctx, namespace)
 	if err != nil {
@@ -104,10 +107,7 @@ func (m *metrics) resource(ctx context.Context, namespace string, pods []*corev1
 			complete = complete && ok
 			sample.Value += used.MilliValue()
 		}
-		switch {
-		case !matched && container != "":
-			return nil, fmt.Errorf("failed to get container metrics: container %s not present in metrics for pod %s/%s", container, namespace, pod.Name)
-		case complete && matched:
+		if complete && matched {
 			samples[pod.Name] = sample
 		}
 	}
@@ -223,7 +223,7 @@ func (m *metrics) object(namespace string, of autoscalingv2.CrossVersionObjectRe
 	return value.Value.MilliValue(), nil
 }
 
-// sum returns the sum of the values of an external metric.
+// sum returns the sum of the values of an external metric, at most the largest number.
 func (m *metrics) sum(namespace string, metric autoscalingv2.MetricIdentifier) (int64, error) {
 	selector, err := selectorOf(metric)
 	if err != nil {
@@ -238,7 +238,11 @@ func (m *metrics) sum(namespace string, metric autoscalingv2.MetricIdentifier) (
 	}
 	var sum int64
 	for i := range list.Items {
-		sum += list.Items[i].Value.MilliValue()
+		value := list.Items[i].Value.MilliValue()
+		if value > 0 && sum > math.MaxInt64-value {
+			return math.MaxInt64, nil
+		}
+		sum += value
 	}
 	return sum, nil
 }

@@ -1,6 +1,7 @@
 package horizontalpodautoscaler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,9 @@ type reconciler struct {
 	settings decide.Settings
 	now      func() time.Time
 	targets  *targets
+	// marksZero reports whether the condition ScaledToZero decides about targets without
+	// replicas.
+	marksZero bool
 }
 
 // changed passes the events that need a sync before its time: not updates of the
@@ -46,6 +50,8 @@ var changed = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*autoscalingv2.HorizontalPodAutoscaler), e.ObjectNew.(*autoscalingv2.HorizontalPodAutoscaler)
 	return before.UID != after.UID || !apiequality.Semantic.DeepEqual(before.Spec, after.Spec)
 }}
+
+const belowLeast = "Current number of replicas below Spec.MinReplicas"
 
 var errNoSelector = errors.New("selector is required")
 
@@ -93,23 +99,26 @@ func (s *syncing) run(ctx context.Context) error {
 	}
 	s.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale", "the HPA controller was able to get the target's current scale")
 	s.memory.Start(scale.replicas, s.now)
-	s.hpa.Status.CurrentReplicas = scale.replicas
+	s.hpa.Status.CurrentReplicas, s.hpa.Status.CurrentMetrics = scale.replicas, nil
 
 	least := ptr.Deref(s.hpa.Spec.MinReplicas, 1)
 	desired, why := scale.replicas, ""
 	var failure error
 	switch {
-	case scale.replicas == 0 && least != 0:
+	case scale.replicas == 0 && s.staysAtZero(least):
 		s.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
-		s.hpa.Status.CurrentMetrics = nil
+		s.unmarkZero()
 	case scale.replicas > s.hpa.Spec.MaxReplicas:
 		desired, why = s.hpa.Spec.MaxReplicas, "Current number of replicas above Spec.MaxReplicas"
-	case scale.replicas < least:
-		desired, why = least, "Current number of replicas below Spec.MinReplicas"
+	case scale.replicas < least && scale.replicas > 0:
+		desired, why = least, belowLeast
 	default:
 		var chosen bool
 		if desired, why, chosen, failure = s.measure(ctx, scale, least); !chosen {
 			return failure
+		}
+		if scale.replicas == 0 && least > 0 { // whatever the limits of the behavior are
+			desired, why = max(desired, least), cmp.Or(why, belowLeast)
 		}
 	}
 	if desired != scale.replicas {
@@ -145,29 +154,26 @@ func (s *syncing) measure(ctx context.Context, scale *scale, least int32) (desir
 	}
 	e := &evaluator{metrics: s.metrics, target: target, selector: selector, namespace: s.hpa.Namespace}
 	var metrics []decide.Metric
-	s.hpa.Status.CurrentMetrics = nil
+	// Clients such as kubectl find the status of a metric by its position in the spec: that
+	// of a metric that is not available is empty.
+	s.hpa.Status.CurrentMetrics = make([]autoscalingv2.MetricStatus, len(s.hpa.Spec.Metrics))
 	for i := range s.hpa.Spec.Metrics {
 		m, status := e.evaluate(ctx, &s.hpa.Spec.Metrics[i])
 		if m.Err != nil {
 			s.fail(m.Failure, m.Err)
 		} else {
-			s.hpa.Status.CurrentMetrics = append(s.hpa.Status.CurrentMetrics, status)
+			s.hpa.Status.CurrentMetrics[i] = status
 		}
 		metrics = append(metrics, m)
 	}
-	choice, failure, err := decide.Choose(metrics, scale.replicas)
+	choice, failed, err := decide.Choose(metrics, scale.replicas)
 	if choice == nil {
-		if err == nil {
+		if failed == nil {
 			err = errors.New("the autoscaler has no metrics")
-			failure = "InvalidMetricSourceType"
+			failed = &decide.Metric{Failure: "InvalidMetricSourceType", Err: err}
 		}
 		s.fail("FailedComputeMetricsReplicas", err)
-		// The condition has the error of the first metric, which Choose wraps.
-		cause := errors.Unwrap(err)
-		if cause == nil {
-			cause = err
-		}
-		s.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, failure, "the HPA was unable to compute the replica count: "+cause.Error())
+		s.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, failed.Failure, "the HPA was unable to compute the replica count: "+failed.Err.Error())
 		return 0, "", false, err
 	}
 	s.set(autoscalingv2.ScalingActive, corev1.ConditionTrue, "ValidMetricFound", "the HPA was able to successfully calculate a replica count from "+choice.Name)
@@ -208,6 +214,7 @@ func (s *syncing) rescale(ctx context.Context, scale *scale, desired int32, why 
 	s.recorder.Eventf(s.hpa, corev1.EventTypeNormal, "SuccessfulRescale", "New size: %d; reason: %s", desired, why)
 	s.memory.Scaled(s.hpa.Spec.Behavior, scale.replicas, desired, s.now)
 	s.hpa.Status.LastScaleTime = &metav1.Time{Time: s.now}
+	s.markZero(scale.replicas, desired)
 	return nil
 }
 

@@ -122,19 +122,19 @@ func (w *world) choose(current int32, words []string) string {
 		name, value, _ := strings.Cut(word, "=")
 		m := Metric{Name: name}
 		if value == "failed" {
-			m.Failure, m.Err = "FailedGet"+name, errors.New("no "+name)
+			m.Failure, m.Source, m.Err = "FailedGet"+name, name, errors.New("no "+name)
 		} else {
 			m.Proposal.Replicas = w.number(value)
 		}
 		metrics = append(metrics, m)
 	}
-	choice, failure, err := Choose(metrics, current)
+	choice, failed, err := Choose(metrics, current)
 	var out []string
 	if choice != nil {
 		out = append(out, fmt.Sprintf("%d replicas by %s", choice.Replicas, choice.Name))
 	}
-	if failure != "" {
-		out = append(out, "inactive: "+failure)
+	if failed != nil {
+		out = append(out, "inactive: "+failed.Failure)
 	}
 	if err != nil {
 		out = append(out, "error: "+err.Error())
