@@ -1,5 +1,5 @@
 // Package pvcprotection protects persistent volume claims that pods use from
-// deletion with a finalizer.
+// deletion with a finalizer, and reports since when no pod uses a claim.
 package pvcprotection
 
 import (
@@ -18,11 +18,12 @@ import (
 // New declares the controller.
 func New() controller.Controller {
 	return controller.Controller{
-		Name:        "pvcprotection",
-		Aliases:     []string{"pvc-protection", "persistentvolumeclaim-protection-controller"},
-		Reads:       []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.Pod{}},
-		Permissions: []rbacv1.PolicyRule{controller.Can("", []string{"persistentvolumeclaims"}, []string{"patch"})},
-		Setup:       setup,
+		Name:         "pvcprotection",
+		FurtherGates: []string{unusedGate},
+		Aliases:      []string{"pvc-protection", "persistentvolumeclaim-protection-controller"},
+		Reads:        []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.Pod{}},
+		Permissions:  []rbacv1.PolicyRule{controller.Can("", []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, []string{"patch"})},
+		Setup:        setup,
 	}
 }
 
@@ -46,6 +47,13 @@ func setup(ctx context.Context, env *controller.Env) error {
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q controller.Queue[string]) {
 			enqueuePod(q, e.Object.(*corev1.Pod))
 		},
+	}
+	if on, err := env.On(ctx, unusedGate); err != nil {
+		return err
+	} else if on {
+		if err := runUnused(env); err != nil {
+			return err
+		}
 	}
 	return controller.Run(env, controller.Options{Name: "pvcprotection", Workers: workers}, &reconciler{client: env.Client, live: env.Live},
 		controller.Watch[string]{Object: &corev1.PersistentVolumeClaim{}, Handler: claims},
