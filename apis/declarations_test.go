@@ -32,6 +32,27 @@ func TestFinalizersNeedADomainButWhereKubernetesLetsThemGoWithout(t *testing.T) 
 	}
 }
 
+// TestWhoseStatusIsWrittenAlone: for these kinds, Kubernetes keeps metadata in updates of the
+// status (metav1.ResetObjectMetaForStatus in kubernetes/pkg/registry).
+func TestWhoseStatusIsWrittenAlone(t *testing.T) {
+	var only []string
+	for _, k := range Kinds() {
+		if k.StatusOnly {
+			only = append(only, k.Resource().String())
+		}
+	}
+	slices.Sort(only)
+	want := []string{
+		"compositepodgroups.scheduling.k8s.io", "devicetaintrules.resource.k8s.io",
+		"podcertificaterequests.certificates.k8s.io", "podgroups.scheduling.k8s.io", "resourceclaims.resource.k8s.io",
+		"servicecidrs.networking.k8s.io", "storageversionmigrations.storagemigration.k8s.io",
+		"validatingadmissionpolicies.admissionregistration.k8s.io", "volumeattachments.storage.k8s.io",
+	}
+	if !slices.Equal(only, want) {
+		t.Errorf("the status is written alone of %q, want %q", only, want)
+	}
+}
+
 // soundness are the rules that every declaration keeps, beyond its types.
 var soundness = []struct {
 	rule  string
@@ -62,8 +83,8 @@ var soundness = []struct {
 		return ""
 	}},
 	{"a status is a field Status", func(k *resource.Kind) string {
-		if k.StatusOnCreate && !k.Status {
-			return "StatusOnCreate without Status"
+		if (k.StatusOnCreate || k.StatusOnly) && !k.Status {
+			return "StatusOnCreate or StatusOnly without Status"
 		}
 		return ""
 	}},

@@ -39,6 +39,7 @@ var validatingAdmissionPolicies = resource.Type[*admissionv1.ValidatingAdmission
 	},
 	ValidateUpdate: compileValidatingPolicy,
 	Status:         true,
+	StatusOnly:     true,
 	ValidateStatus: func(p, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
 		return validatePolicyStatus(&p.Status)
 	},

@@ -47,7 +47,7 @@ var podCertificateRequests = resource.Type[*certificatesv1.PodCertificateRequest
 	ValidateCreate: validatePodRequest,
 	ValidateUpdate: validatePodUpdate,
 	Status:         true,
-	PrepareStatus:  func(_ *resource.Env, r, old *certificatesv1.PodCertificateRequest) { keepCarried(r, old) },
+	StatusOnly:     true,
 	RestrictStatus: func(env *resource.Env, r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
 		return validatePodStatus(r, old, env.Clock.Now())
 	},

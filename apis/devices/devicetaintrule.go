@@ -31,6 +31,7 @@ var deviceTaintRules = resource.Type[*resourcev1.DeviceTaintRule]{
 	Validate:   validateTaintRule,
 	Generation: true,
 	Status:     true,
+	StatusOnly: true,
 	ValidateStatus: func(r, _ *resourcev1.DeviceTaintRule) field.ErrorList {
 		path := field.NewPath("status", "conditions")
 		return append(tooMany(path, len(r.Status.Conditions), resourcev1.DeviceTaintRuleStatusMaxConditions), metav1validation.ValidateConditions(r.Status.Conditions, path)...)

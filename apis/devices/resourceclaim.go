@@ -35,6 +35,7 @@ var resourceClaims = resource.Type[*resourcev1.ResourceClaim]{
 		return nothing, allowAdmin(ctx, env, c, "ResourceClaim", field.NewPath("spec"), &c.Spec)
 	},
 	Status:         true,
+	StatusOnly:     true,
 	ValidateStatus: validateClaimStatus,
 	RestrictStatus: allowAdminResults,
 	Columns: []resource.Column[*resourcev1.ResourceClaim]{

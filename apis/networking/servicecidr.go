@@ -24,7 +24,8 @@ var serviceCIDRs = resource.Type[*networkingv1.ServiceCIDR]{
 	ValidateUpdate: func(c, old *networkingv1.ServiceCIDR) field.ErrorList {
 		return validateSameCIDRs(c.Spec.CIDRs, old.Spec.CIDRs)
 	},
-	Status: true,
+	Status:     true,
+	StatusOnly: true,
 	Columns: []resource.Column[*networkingv1.ServiceCIDR]{
 		resource.Name[*networkingv1.ServiceCIDR](),
 		{Name: "CIDRs", Description: networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"],

@@ -49,6 +49,7 @@ type Kind struct {
 	StatusOnCreate bool
 	PrepareStatus  func(env *Env, obj, old runtime.Object)
 	StatusResets   []string
+	StatusOnly     bool
 	ValidateStatus func(obj, old runtime.Object) field.ErrorList
 	RestrictStatus func(env *Env, obj, old runtime.Object) field.ErrorList
 	Generation     bool
@@ -196,7 +197,7 @@ func (t Type[T]) Kind() *Kind {
 		before, _ := old.(T)
 		return t.Warn(obj.(T), before)
 	}
-	k.Status, k.StatusOnCreate, k.Generation = t.Status, t.StatusOnCreate, t.Generation
+	k.Status, k.StatusOnCreate, k.StatusOnly, k.Generation = t.Status, t.StatusOnCreate, t.StatusOnly, t.Generation
 	k.PrepareStatus, k.ValidateStatus, k.StatusResets = prepare(t.PrepareStatus), compare(t.ValidateStatus), t.StatusResets
 	k.RestrictStatus = func(env *Env, obj, old runtime.Object) field.ErrorList {
 		if t.RestrictStatus == nil {

@@ -73,8 +73,12 @@ type Type[T Object] struct {
 	// PrepareStatus runs before ValidateStatus, after what Status implies.
 	// StatusResets are the paths of metadata ("metadata.labels") that it takes
 	// from old, for field ownership.
-	PrepareStatus  func(env *Env, obj, old T)
-	StatusResets   []string
+	PrepareStatus func(env *Env, obj, old T)
+	StatusResets  []string
+	// StatusOnly makes an update of the status leave metadata as it is: labels,
+	// annotations, finalizers and owners. Kinds that are older than this rule of
+	// Kubernetes do without.
+	StatusOnly     bool
 	ValidateStatus func(obj, old T) field.ErrorList
 	// RestrictStatus validates a status by the time of the server's clock, whenever
 	// ValidateStatus runs.

@@ -37,6 +37,7 @@ var compositePodGroups = resource.Type[*schedulingv1alpha3.CompositePodGroup]{
 	},
 	RequireVersion: true,
 	Status:         true,
+	StatusOnly:     true,
 	ValidateStatus: func(g, _ *schedulingv1alpha3.CompositePodGroup) field.ErrorList {
 		return metav1validation.ValidateConditions(g.Status.Conditions, field.NewPath("status", "conditions"))
 	},

@@ -35,7 +35,8 @@ var podGroups = resource.Type[*schedulingv1beta1.PodGroup]{
 		errs = append(errs, apivalidation.ValidateImmutableField(g.Spec.WorkloadRef, old.Spec.WorkloadRef, path.Child("workloadRef"))...)
 		return append(errs, validateTemplateUpdate(path, groupTemplate(&g.Spec), groupTemplate(&old.Spec))...)
 	},
-	Status: true,
+	Status:     true,
+	StatusOnly: true,
 	ValidateStatus: func(g, _ *schedulingv1beta1.PodGroup) field.ErrorList {
 		path := field.NewPath("status")
 		errs := metav1validation.ValidateConditions(g.Status.Conditions, path.Child("conditions"))

@@ -29,6 +29,7 @@ var volumeAttachments = resource.Type[*storagev1.VolumeAttachment]{
 		return apivalidation.ValidateImmutableField(a.Spec, old.Spec, field.NewPath("spec"))
 	},
 	Status:         true,
+	StatusOnly:     true,
 	ValidateStatus: func(a, _ *storagev1.VolumeAttachment) field.ErrorList { return validateAttachmentStatus(&a.Status) },
 	RequireVersion: true,
 	Columns: []resource.Column[*storagev1.VolumeAttachment]{

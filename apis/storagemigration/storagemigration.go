@@ -31,6 +31,7 @@ var storageVersionMigrations = resource.Type[*storagemigrationv1.StorageVersionM
 	},
 	RequireVersion: true,
 	Status:         true,
+	StatusOnly:     true,
 	ValidateStatus: validateMigrationStatus,
 	Columns: []resource.Column[*storagemigrationv1.StorageVersionMigration]{
 		resource.Name[*storagemigrationv1.StorageVersionMigration](),

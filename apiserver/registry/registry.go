@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -84,7 +83,7 @@ func newResource(kind *resource.Kind, scheme *runtime.Scheme, options generic.RE
 			Prepare:  main.strategy.prepareStatus,
 			Validate: kind.ValidateStatus,
 			Restrict: kind.RestrictStatus,
-			Resets:   slices.Concat(main.strategy.shape.exceptStatus(), kind.StatusResets),
+			Resets:   main.strategy.statusResets(),
 		})
 	}
 	if kind.Scale != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -92,6 +93,41 @@ func TestAnUpdateOfTheStatusChangesOnlyStatusAndMetadata(t *testing.T) {
 	}
 	if got := got.Field("metadata", "generation"); got != float64(1) {
 		t.Errorf("the generation is %v", got)
+	}
+}
+
+// TestAnUpdateOfAStatusOnlyChangesNoMetadata: the permission to write the status gives none
+// to remove finalizers and owners.
+func TestAnUpdateOfAStatusOnlyChangesNoMetadata(t *testing.T) {
+	d := set()
+	d.StatusOnly = true
+	s := registrytest.Start(t, d)
+	s.Do(http.MethodPost, sets, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, labels: {app: a}, annotations: {a: b}, finalizers: [example.com/a],
+		ownerReferences: [{apiVersion: v1, kind: Node, name: node, uid: "1"}]}, spec: {replicas: 1}}`).Want(http.StatusCreated)
+	const metadata = `metadata: {labels: {app: b}, annotations: null, finalizers: null, ownerReferences: null}`
+	s.Patch("apply", aSet+"/status?fieldManager=ann", `{apiVersion: apps/v1, kind: Deployment, metadata: {labels: {app: c}}, status: {replicas: 3}}`).Want(http.StatusOK)
+	got := s.Patch("merge", aSet+"/status", `{`+metadata+`, status: {replicas: 4}}`).Want(http.StatusOK)
+	for _, want := range []struct {
+		path  []string
+		value any
+	}{
+		{[]string{"status", "replicas"}, float64(4)},
+		{[]string{"metadata", "labels", "app"}, "a"},
+		{[]string{"metadata", "annotations", "a"}, "b"},
+	} {
+		if got := got.Field(want.path...); got != want.value {
+			t.Errorf("%v is %v, want %v", want.path, got, want.value)
+		}
+	}
+	for _, path := range [][]string{{"metadata", "finalizers"}, {"metadata", "ownerReferences"}} {
+		if list, _ := got.Field(path...).([]any); len(list) != 1 {
+			t.Errorf("%v is %v", path, list)
+		}
+	}
+	for _, entry := range got.Field("metadata", "managedFields").([]any) {
+		if entry := entry.(map[string]any); entry["subresource"] == "status" && strings.Contains(fmt.Sprint(entry["fieldsV1"]), "f:metadata") {
+			t.Errorf("a manager of the status owns metadata: %v", entry)
+		}
 	}
 }
 

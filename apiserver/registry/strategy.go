@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -148,9 +149,23 @@ func (s *strategy) DefaultGarbageCollectionPolicy(context.Context) rest.GarbageC
 	return rest.DeleteDependents
 }
 
+// prepareStatus makes an update of the status change nothing but the status and, unless the
+// kind is StatusOnly, metadata.
 func (s *strategy) prepareStatus(env *resource.Env, obj, old runtime.Object) {
 	s.shape.keepOthers(obj, old)
+	if s.kind.StatusOnly {
+		metav1.ResetObjectMetaForStatus(obj.(metav1.Object), old.(metav1.Object))
+	}
 	s.kind.PrepareStatus(env, obj, old)
+}
+
+// statusResets returns the paths that an update of the status ignores.
+func (s *strategy) statusResets() []string {
+	resets := slices.Concat(s.shape.exceptStatus(), s.kind.StatusResets)
+	if s.kind.StatusOnly {
+		resets = append(resets, "metadata")
+	}
+	return resets
 }
 
 // gracefulStrategy is the strategy of a kind whose objects are deleted gracefully.
