@@ -271,25 +271,38 @@ func (g *Gated) of(t reflect.Type) *gatedNode {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n, _ = g.build(t, g.off[nameOf(t)+"!"], map[reflect.Type]bool{})
+	n, refers := g.build(t, g.off[nameOf(t)+"!"], map[reflect.Type]*gatedNode{})
+	if refers && !n.loses(map[*gatedNode]bool{}) {
+		n = nil
+	}
 	g.kinds[t] = n
 	return n
 }
 
+// loses reports whether a field is dropped from the node's type, or from one inside of it.
+// seen are the nodes that have been visited.
+func (n *gatedNode) loses(seen map[*gatedNode]bool) bool {
+	if n == nil || seen[n] {
+		return false
+	}
+	seen[n] = true
+	return slices.ContainsFunc(n.members, func(m gatedMember) bool { return m.next == nil || m.next.loses(seen) })
+}
+
 // build returns what a type loses. also are fields that it loses in its place only, and
-// open the types that are being built: what is inside of one that refers to itself is
-// part, and not kept.
-func (g *Gated) build(t reflect.Type, also []gatedField, open map[reflect.Type]bool) (n *gatedNode, part bool) {
+// open the types that are being built, to which types inside of them may refer, as templates
+// have templates: refers reports that. Such a type is not kept.
+func (g *Gated) build(t reflect.Type, also []gatedField, open map[reflect.Type]*gatedNode) (n *gatedNode, refers bool) {
 	if n, known := g.built[t]; known && also == nil {
 		return n, false
 	}
-	if open[t] {
-		return nil, true
+	if n, ok := open[t]; ok {
+		return n, true
 	}
-	open[t] = true
+	n = &gatedNode{}
+	open[t] = n
 	defer delete(open, t)
 	off := append(slices.Clone(g.off[nameOf(t)]), also...)
-	n = &gatedNode{}
 	for _, field := range fieldsOf(t, nil) {
 		var inside []gatedField
 		dropped := false
@@ -306,7 +319,7 @@ func (g *Gated) build(t reflect.Type, also []gatedField, open map[reflect.Type]b
 		}
 		if value, _ := valueOf(field.of); value.Kind() == reflect.Struct && !dropped {
 			next, inner := g.build(value, inside, open)
-			part = part || inner
+			refers = refers || inner
 			if next != nil {
 				n.members = append(n.members, gatedMember{index: field.index, next: next})
 			}
@@ -315,10 +328,10 @@ func (g *Gated) build(t reflect.Type, also []gatedField, open map[reflect.Type]b
 	if len(n.members) == 0 {
 		n = nil
 	}
-	if also == nil && !part {
+	if also == nil && !refers {
 		g.built[t] = n
 	}
-	return n, part
+	return n, refers
 }
 
 // nameOf returns the name of a type in the lists: core/v1.PodSpec of k8s.io/api/core/v1.

@@ -10,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
@@ -101,6 +103,25 @@ func TestTemplatesAndClaimsLoseFieldsToo(t *testing.T) {
 	set := decode[appsv1.StatefulSet](t, `{"spec":{"volumeClaimTemplates":[{"spec":{"dataSourceRef":{"kind":"A","name":"a","namespace":"b"}}}]}}`)
 	if g.Drop(set, nil); set.Spec.VolumeClaimTemplates[0].Spec.DataSourceRef == nil {
 		t.Error("the source of a template is dropped, which Kubernetes validates")
+	}
+}
+
+// TestTypesInsideOfThemselvesLoseFieldsAtEveryLevel: templates of groups have templates.
+func TestTypesInsideOfThemselvesLoseFieldsAtEveryLevel(t *testing.T) {
+	const template = `{"name":"a","schedulingPolicy":{},"preemptionPolicy":"Never","podGroupTemplates":[{"name":"b","schedulingPolicy":{},"preemptionPolicy":"Never"}]`
+	w := decode[schedulingv1beta1.Workload](t, `{"metadata":{},"spec":{"compositePodGroupTemplates":[`+template+`,"compositePodGroupTemplates":[`+template+`}]}]}}`)
+	kept := w.DeepCopy()
+	g := gatedAt(t, 37, "GenericWorkload", "CompositePodGroup")
+	g.Drop(w, nil)
+	if text, err := json.Marshal(w); err != nil || strings.Contains(string(text), "preemptionPolicy") || !strings.Contains(string(text), `"compositePodGroupTemplates":[{"name":"a"`) {
+		t.Errorf("got %s, %v", text, err)
+	}
+	gatedAt(t, 37, "GenericWorkload", "CompositePodGroup", "PodGroupPreemptionPolicy").Drop(kept, nil)
+	if text, err := json.Marshal(kept); err != nil || strings.Count(string(text), "preemptionPolicy") != 4 {
+		t.Errorf("with the gate: got %s, %v", text, err)
+	}
+	if n := g.of(reflect.TypeFor[apiextensionsv1.JSONSchemaProps]()); n != nil {
+		t.Errorf("a type that refers to itself and has no such field is visited: %+v", n)
 	}
 }
 
