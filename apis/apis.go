@@ -15,6 +15,7 @@ import (
 	"svc.dev/svc/apis/devices"
 	"svc.dev/svc/apis/discovery"
 	"svc.dev/svc/apis/flowcontrol"
+	"svc.dev/svc/apis/lifecycle"
 	"svc.dev/svc/apis/metrics"
 	"svc.dev/svc/apis/networking"
 	"svc.dev/svc/apis/node"
@@ -24,6 +25,7 @@ import (
 	"svc.dev/svc/apis/scheduling"
 	"svc.dev/svc/apis/storage"
 	"svc.dev/svc/apis/storagemigration"
+	"svc.dev/svc/apis/storageversion"
 )
 
 // Kinds returns all kinds, group by group in the order of discovery, which is
@@ -49,7 +51,9 @@ func Kinds() []*resource.Kind {
 		discovery.Kinds(),
 		flowcontrol.Kinds(),
 		devices.Kinds(),
+		storageversion.Kinds(),
 		storagemigration.Kinds(),
+		lifecycle.Kinds(),
 		metrics.Kinds(),
 	} {
 		for _, d := range group {

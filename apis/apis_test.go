@@ -118,7 +118,7 @@ func TestTheGroupsAreInTheOrderOfKubernetes(t *testing.T) {
 	want := []string{
 		"", "apps", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch", "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io",
 		"storage.k8s.io", "admissionregistration.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io",
-		"flowcontrol.apiserver.k8s.io", "resource.k8s.io", "storagemigration.k8s.io", "metrics.k8s.io",
+		"flowcontrol.apiserver.k8s.io", "resource.k8s.io", "internal.apiserver.k8s.io", "storagemigration.k8s.io", "lifecycle.k8s.io", "metrics.k8s.io",
 	}
 	var got []string
 	for _, k := range Kinds() {

@@ -53,6 +53,7 @@ var literalsAllowed = map[string]string{
 	"svclet/proxy/ruleset/choices.go":                    "the name of a map of nftables",
 	"svclet/server/auth/attributes.go":                   "document 3: the node's subresource for each path",
 	"svclet/server/auth/authorize.go":                    "the node itself, in a SubjectAccessReview",
+	"svclet/server/metrics/metrics.go":                   "the name of a metric",
 	"svclet/server/routes.go":                            "paths of the node's server",
 	"svclet/source/reference.go":                         "what a static pod must not refer to, for the message",
 	"svclet/source/static.go":                            "a static manifest holds pods only",

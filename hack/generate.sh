@@ -11,6 +11,7 @@ packages=(
 	k8s.io/api/admissionregistration/v1
 	k8s.io/api/admissionregistration/v1alpha1
 	k8s.io/api/admissionregistration/v1beta1
+	k8s.io/api/apiserverinternal/v1alpha1
 	k8s.io/api/apps/v1
 	k8s.io/api/authentication/v1
 	k8s.io/api/authentication/v1alpha1
@@ -37,6 +38,7 @@ packages=(
 	k8s.io/api/flowcontrol/v1beta1
 	k8s.io/api/flowcontrol/v1beta2
 	k8s.io/api/flowcontrol/v1beta3
+	k8s.io/api/lifecycle/v1alpha1
 	k8s.io/api/networking/v1
 	k8s.io/api/networking/v1beta1
 	k8s.io/api/node/v1

@@ -12,5 +12,6 @@ func Kinds() []resource.Declaration {
 		resourceClaimTemplates,
 		resourceSlices,
 		deviceTaintRules,
+		poolStatusRequests,
 	}
 }

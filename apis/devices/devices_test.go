@@ -227,3 +227,40 @@ func TestTheNamespaceAllowsAdministrativeAccess(t *testing.T) {
 		resourcetest.Errors(t, allowAdminResults(env, has, has))
 	}
 }
+
+func TestResourcePoolStatusRequest(t *testing.T) {
+	const pool = `driver: gpu.example.com, poolName: a, generation: 1`
+	resourcetest.Rules(t, poolStatusRequests, `
+metadata: {name: gpus}
+spec: {driver: gpu.example.com, poolName: node-1/a}
+`, []resourcetest.Rule{
+		{Name: "a request is accepted"},
+		{Name: "a driver is required", Change: `spec: {driver: ""}`, Want: []string{`spec.driver: Required value`}},
+		{Name: "a limit is in its range", Change: `spec: {limit: 0}`, Want: []string{`spec.limit: Invalid value: 0: must be greater than or equal to 1`}},
+		{Name: "a limit is not too great", Change: `spec: {limit: 1001}`, Want: []string{`spec.limit: Invalid value: 1001: must be less than or equal to 1000`}},
+		{Name: "an attribute has a domain", Change: `spec: {defaultPartitionTypeAttribute: profile}`,
+			Want: []string{`spec.defaultPartitionTypeAttribute: Invalid value: "profile": a fully qualified name must be a domain and a name separated by a slash`}},
+		{Name: "a request is kept", Update: true, Change: `spec: {limit: 5}`,
+			Want: []string{`spec: Invalid value: {"driver":"gpu.example.com","poolName":"node-1/a","limit":5}: field is immutable`}},
+		{Name: "a status is accepted", Status: true, Change: `status: {poolCount: 1, pools: [{` + pool + `, totalDevices: 0, partitionSummary: [{attribute: a/b, type: Full, total: 1, allocatable: 0}],
+			shareableSummary: {fullyAvailableDevices: 1, partiallyAvailableDevices: 0, capacity: [{name: memory, total: 1, consumed: 0, available: 1}]}}]}`},
+		{Name: "a status is set once", Status: true, Was: `status: {poolCount: 0}`, Change: `status: {poolCount: 1}`,
+			Want: []string{`status: Invalid value: {"poolCount":1}: field is immutable`}},
+		{Name: "a count is required", Status: true, Change: `status: {pools: [{` + pool + `, totalDevices: -1, resourceSliceCount: 0, nodeName: A_, validationError: "` + strings.Repeat("a", 257) + `"}, {}]}`, Want: []string{
+			`status.poolCount: Required value`,
+			`status.pools[0].nodeName: Invalid value: "A_": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+			`status.pools[0].resourceSliceCount: Invalid value: 0: must be greater than or equal to 1`,
+			`status.pools[0].totalDevices: Invalid value: -1: must be greater than or equal to 0`,
+			`status.pools[0].validationError: Too long: may not be more than 256 bytes`,
+			`status.pools[1].driver: Required value`, `status.pools[1].generation: Required value`, `status.pools[1].poolName: Required value`}},
+		{Name: "summaries are complete", Status: true, Change: `status: {poolCount: 1, pools: [{` + pool + `, partitionSummary: [{}, {}], shareableSummary: {capacity: [{}]}}]}`, Want: []string{
+			`status.pools[0].partitionSummary[0].allocatable: Required value`, `status.pools[0].partitionSummary[0].attribute: Required value`,
+			`status.pools[0].partitionSummary[0].total: Required value`, `status.pools[0].partitionSummary[0].type: Required value`,
+			`status.pools[0].partitionSummary[1].allocatable: Required value`, `status.pools[0].partitionSummary[1].attribute: Required value`,
+			`status.pools[0].partitionSummary[1].total: Required value`, `status.pools[0].partitionSummary[1].type: Required value`,
+			`status.pools[0].partitionSummary[1]: Duplicate value: "="`,
+			`status.pools[0].shareableSummary.capacity[0].available: Required value`, `status.pools[0].shareableSummary.capacity[0].consumed: Required value`,
+			`status.pools[0].shareableSummary.capacity[0].name: Required value`, `status.pools[0].shareableSummary.capacity[0].total: Required value`,
+			`status.pools[0].shareableSummary.fullyAvailableDevices: Required value`, `status.pools[0].shareableSummary.partiallyAvailableDevices: Required value`}},
+	})
+}

@@ -104,6 +104,7 @@ var podSpecRules = []func(*podSpec) field.ErrorList{
 	overheadIsValid,
 	osIsValid,
 	schedulingGroupIsValid,
+	evictionRespondersAreValid,
 	fileKeysReferToEmptyDirs,
 }
 

@@ -66,7 +66,7 @@ func Own() []featuregate.Feature {
 
 // unsupported are the library's gates that svc does not offer, and why.
 var unsupported = map[featuregate.Feature]string{
-	features.StorageVersionAPI:     "it needs the API internal.apiserver.k8s.io, which is not served",
+	features.StorageVersionAPI:     "each svc reads every version of all kinds, so that its servers record no storage versions",
 	features.CBORServingAndStorage: "only custom resources would have CBOR",
 }
 

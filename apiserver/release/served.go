@@ -76,14 +76,17 @@ func (s Served) WithGates(enabled func(gate string) bool) Served {
 }
 
 // kindGates are the feature gates without which kinds are not served, whatever
-// --runtime-config says (kubernetes/pkg/registry: certificates, scheduling, storagemigration).
-var kindGates = map[string]string{
-	"ClusterTrustBundle":      "ClusterTrustBundle",
-	"CompositePodGroup":       "CompositePodGroup",
-	"PodCertificateRequest":   "PodCertificateRequest",
-	"PodGroup":                "GenericWorkload",
-	"StorageVersionMigration": "StorageVersionMigrator",
-	"Workload":                "GenericWorkload",
+// --runtime-config says (kubernetes/pkg/registry: certificates, lifecycle, scheduling,
+// storagemigration).
+var kindGates = map[schema.GroupKind]string{
+	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:          "ClusterTrustBundle",
+	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:       "PodCertificateRequest",
+	{Group: "lifecycle.k8s.io", Kind: "Eviction"}:                       "EvictionRequestAPI",
+	{Group: "lifecycle.k8s.io", Kind: "EvictionRequest"}:                "EvictionRequestAPI",
+	{Group: "scheduling.k8s.io", Kind: "CompositePodGroup"}:             "CompositePodGroup",
+	{Group: "scheduling.k8s.io", Kind: "PodGroup"}:                      "GenericWorkload",
+	{Group: "scheduling.k8s.io", Kind: "Workload"}:                      "GenericWorkload",
+	{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}: "StorageVersionMigrator",
 }
 
 // The feature gates of subresources.
@@ -159,7 +162,7 @@ func (s Served) ServesSubresource(gvk schema.GroupVersionKind, path string) bool
 // Serves reports whether the resource (or subresource, such as
 // "deployments/scale") is served in the version.
 func (s Served) Serves(gvk schema.GroupVersionKind, name string) bool {
-	if gate, gated := kindGates[gvk.Kind]; !s.has(gvk) || gated && !s.enabled(gate) {
+	if gate, gated := kindGates[gvk.GroupKind()]; !s.has(gvk) || gated && !s.enabled(gate) {
 		return false
 	}
 	name, _, _ = strings.Cut(name, "/")
@@ -203,7 +206,7 @@ func (s Served) FlagsAt(r Release, k *resource.Kind) (flags []string, ok bool) {
 		if kind != nil && kind.Off {
 			needed = append(needed, fmt.Sprintf("--runtime-config=%s=true", gvk.GroupVersion()))
 		}
-		if gate, gated := kindGates[gvk.Kind]; gated && !featuregates.On(r.inTable(), gate) {
+		if gate, gated := kindGates[gvk.GroupKind()]; gated && !featuregates.On(r.inTable(), gate) {
 			needed = append(needed, fmt.Sprintf("--feature-gates=%s=true", gate))
 		}
 		if !ok || len(needed) < len(flags) {

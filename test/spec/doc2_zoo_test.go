@@ -246,7 +246,7 @@ func gatesOfKinds(r releases.Release) (flags []string) {
 	gates, err := featuregates.At(r)
 	Expect(err).NotTo(HaveOccurred())
 	for _, gate := range gates {
-		if slices.Contains([]string{"ClusterTrustBundle", "CompositePodGroup", "GenericWorkload", "PodCertificateRequest", "StorageVersionMigrator"}, gate.Name) && !gate.Default {
+		if slices.Contains([]string{"ClusterTrustBundle", "CompositePodGroup", "EvictionRequestAPI", "GenericWorkload", "PodCertificateRequest", "StorageVersionMigrator"}, gate.Name) && !gate.Default {
 			flags = append(flags, "--feature-gates="+gate.Name+"=true")
 		}
 	}
