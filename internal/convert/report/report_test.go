@@ -3,10 +3,7 @@ package report
 import (
 	"encoding/json"
 	"encoding/xml"
-	"errors"
-	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -198,72 +195,6 @@ func TestJUnitOfOddNames(t *testing.T) {
 		}
 		if suite.Tests != len(suite.Cases) || suite.Failures != failures || suite.Skipped != skipped || suite.Errors != 0 || suite.Name == "" {
 			t.Errorf("suite %+v", suite)
-		}
-	}
-}
-
-// junitSchema are the elements of JUnit's schema (the XSD of Jenkins' plugin xunit,
-// junit-10.xsd) that the report uses: what each must have, may have, and contains, in order.
-var junitSchema = map[string]struct{ required, optional, children []string }{
-	"testsuites": {nil, []string{"name", "time", "tests", "failures", "disabled", "errors"}, []string{"testsuite"}},
-	"testsuite": {[]string{"name", "tests"},
-		[]string{"failures", "errors", "time", "disabled", "skipped", "skips", "timestamp", "hostname", "id", "package", "file", "log", "url", "version"},
-		[]string{"properties", "testcase", "system-out", "system-err"}},
-	"testcase": {[]string{"name", "classname"}, []string{"assertions", "time", "status", "class", "file", "line", "log", "group", "url"},
-		[]string{"skipped", "error", "failure", "system-out", "system-err"}},
-	"skipped":    {nil, []string{"type", "message"}, nil},
-	"failure":    {nil, []string{"type", "message"}, nil},
-	"system-out": {nil, nil, nil},
-}
-
-func TestJUnitHasWhatItsSchemaAllows(t *testing.T) {
-	all := append(outcomes(), convert.Outcome{File: odd, APIVersion: odd, Kind: odd, Name: odd, Findings: []convert.Finding{
-		{Rule: convert.UnknownField, Level: convert.Error, Path: odd, Message: odd}, {Rule: convert.UnknownField, Level: convert.Warning, Path: odd, Message: odd},
-	}})
-	var out strings.Builder
-	if err := New(25, all).JUnit(&out); err != nil {
-		t.Fatal(err)
-	}
-	decoder := xml.NewDecoder(strings.NewReader(out.String()))
-	type open struct {
-		name string
-		at   int // of the last child among the allowed ones
-	}
-	stack := []open{{name: ""}}
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch token := token.(type) {
-		case xml.StartElement:
-			name, parent := token.Name.Local, &stack[len(stack)-1]
-			element, known := junitSchema[name]
-			if at := slices.Index(junitSchema[parent.name].children, name); !known || parent.name != "" && at < parent.at {
-				t.Errorf("%q in %q", name, parent.name)
-			} else {
-				parent.at = at
-			}
-			missing := slices.Clone(element.required)
-			for _, attr := range token.Attr {
-				if !slices.Contains(element.required, attr.Name.Local) && !slices.Contains(element.optional, attr.Name.Local) {
-					t.Errorf("%s of %s", attr.Name.Local, name)
-				}
-				missing = slices.DeleteFunc(missing, func(name string) bool { return name == attr.Name.Local })
-			}
-			if len(missing) > 0 {
-				t.Errorf("%s has no %v", name, missing)
-			}
-			stack = append(stack, open{name: name})
-		case xml.EndElement:
-			stack = stack[:len(stack)-1]
-		case xml.CharData:
-			if len(junitSchema[stack[len(stack)-1].name].children) > 0 && strings.TrimSpace(string(token)) != "" {
-				t.Errorf("text in %s: %q", stack[len(stack)-1].name, token)
-			}
 		}
 	}
 }
