@@ -55,11 +55,19 @@ func At(r release.Release, table *releases.Table, kinds []*resource.Kind) *Versi
 	return v
 }
 
+// add adds a version of which the libraries warn because of its Go type. That may be the type of
+// a later version, which was deprecated later: the table has the version's own release.
 func (v *Versions) add(name string, gvk schema.GroupVersionKind, obj runtime.Object) {
-	if d, ok := obj.(interface{ APILifecycleDeprecated() (int, int) }); ok {
-		_, minor := d.APILifecycleDeprecated()
-		v.silent[gvk.GroupVersion().WithResource(name)] = v.release < releases.WarningsSince || v.release < releases.Release(minor)
+	d, ok := obj.(interface{ APILifecycleDeprecated() (int, int) })
+	if !ok {
+		return
 	}
+	_, minor := d.APILifecycleDeprecated()
+	isDeprecated := v.release >= releases.Release(minor)
+	if k := v.table.Kind(gvk); k != nil {
+		isDeprecated = k.DeprecatedAt(v.release)
+	}
+	v.silent[gvk.GroupVersion().WithResource(name)] = v.release < releases.WarningsSince || !isDeprecated
 }
 
 // Silent reports whether the libraries deprecate the version of a resource, or that of a

@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditapi "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -31,7 +32,9 @@ func (w *warnings) AddWarning(_, text string) { w.texts = append(w.texts, text) 
 func TestWarningsAreThoseOfTheRelease(t *testing.T) {
 	kinds := []*resource.Kind{
 		resource.Type[*flowcontrolv1beta3.FlowSchema]{Name: "flowschemas"}.Kind(),
-		resource.Type[*flowcontrolv1beta1.FlowSchema]{Name: "flowschemas"}.Kind(),
+		resource.Type[*flowcontrolv1beta1.FlowSchema]{Name: "flowschemas", Versions: []resource.Version{
+			resource.Also[flowcontrolv1beta1.FlowSchema](schema.GroupVersion{Group: flowcontrolv1beta1.GroupName, Version: "v1alpha1"}),
+		}}.Kind(),
 		resource.Type[*rbacv1beta1.Role]{Name: "roles"}.Kind(),
 		resource.Type[*corev1.Pod]{Name: "pods", Actions: []resource.Action{{
 			Name: "eviction", InputVersions: []resource.InputVersion{resource.ConvertInput(func(*policyv1beta1.Eviction, *policyv1.Eviction) {}, func(*policyv1.Eviction, *policyv1beta1.Eviction) {})},
@@ -43,6 +46,7 @@ func TestWarningsAreThoseOfTheRelease(t *testing.T) {
 	}
 	const beta = "flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema is deprecated in v1.29+, unavailable in v1.32+"
 	const first = "flowcontrol.apiserver.k8s.io/v1beta1 FlowSchema is deprecated in v1.23+, unavailable in v1.26+"
+	const alpha = "flowcontrol.apiserver.k8s.io/v1alpha1 FlowSchema is deprecated in v1.20+, unavailable in v1.21+"
 	const role = "rbac.authorization.k8s.io/v1beta1 Role is deprecated in v1.17+, unavailable in v1.22+"
 	const flows = flowcontrolv1beta3.GroupName
 	const eviction = "policy/v1beta1 Eviction is deprecated in v1.22+, unavailable in v1.25+"
@@ -67,6 +71,8 @@ func TestWarningsAreThoseOfTheRelease(t *testing.T) {
 		{"1.19 does", 19, "rbac.authorization.k8s.io", "v1beta1", "roles", role + "; use rbac.authorization.k8s.io/v1 Role", []string{role + "; use rbac.authorization.k8s.io/v1 Role", other}},
 		{"a body of a version that a later release deprecates", 21, "", "v1", "pods/eviction", eviction, []string{other}},
 		{"a body of a deprecated version", 22, "", "v1", "pods/eviction", eviction, []string{eviction, other}},
+		{"a version with the type of a later one is deprecated in its own time", 20, flows, "v1alpha1", "flowschemas", alpha + "; use flowcontrol.apiserver.k8s.io/v1beta1 FlowSchema", []string{alpha + "; use flowcontrol.apiserver.k8s.io/v1beta1 FlowSchema", other}},
+		{"and not before", 19, flows, "v1alpha1", "flowschemas", alpha, []string{other}},
 		{"another subresource has the version of its resource", 28, flows, "v1beta3", "flowschemas/status", beta, []string{other}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
@@ -97,6 +103,10 @@ func (e *events) ProcessEvents(all ...*auditapi.Event) bool {
 }
 
 func TestAuditEventsHaveDeprecationsOfTheRelease(t *testing.T) {
+	table, err := releases.LoadKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
 	kind := resource.Type[*flowcontrolv1beta3.FlowSchema]{Name: "flowschemas"}.Kind()
 	event := func(ref *auditapi.ObjectReference) *auditapi.Event {
 		return &auditapi.Event{ObjectRef: ref, Annotations: map[string]string{
@@ -118,7 +128,7 @@ func TestAuditEventsHaveDeprecationsOfTheRelease(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			var got events
-			At(test.release, nil, []*resource.Kind{kind}).Audit(&got).ProcessEvents(event(test.ref))
+			At(test.release, table, []*resource.Kind{kind}).Audit(&got).ProcessEvents(event(test.ref))
 			gomega.NewWithT(t).Expect(got.annotations).To(gomega.Equal([]map[string]string{test.want}))
 		})
 	}
