@@ -24,13 +24,19 @@ import (
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/plugins"
 	"svc.dev/svc/svclet/podmanager"
+	"svc.dev/svc/svclet/projectquota"
 	"svc.dev/svc/svclet/volume"
 )
 
 // newVolumes makes the volumes of pods.
 func newVolumes(ctx context.Context, base common, conn connections, objects objects, drivers *csi.Manager, n *node.Node, created func(), abnormal func(uid types.UID, volume, message string)) (*volume.Manager, error) {
+	var quotas volume.Quotas
+	if base.Quotas {
+		quotas = projectquota.New()
+	}
 	volumes, err := volume.New(volume.Options{
-		CSI: drivers,
+		Quotas: quotas,
+		CSI:    drivers,
 		Images: func(ctx context.Context) error {
 			version, err := conn.runtime.Version(ctx)
 			if err != nil {

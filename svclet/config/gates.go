@@ -37,6 +37,7 @@ const (
 	gateCgroupDriver    = "SvcletCgroupDriverFromCRI"
 	gateVolumeHealth    = "CSIVolumeHealth"
 	gatePortworx        = "CSIMigrationPortworx"
+	gateQuotas          = "LocalStorageCapacityIsolationFSQuotaMonitoring"
 )
 
 // gateEffects returns the effect of each gate.
@@ -65,6 +66,7 @@ func gateEffects() map[string]string {
 		gateCgroupDriver:    "The container runtime says which cgroup driver it uses; `cgroupDriver` is that of runtimes that do not.",
 		gateVolumeHealth:    "CSI drivers are asked whether volumes are healthy: events of pods with one that is not, and the metric kubelet_volume_stats_health_status_abnormal.",
 		gatePortworx:        "Volumes of type portworxVolume are mounted by the CSI driver pxd.portworx.com.",
+		gateQuotas:          "Volumes of type emptyDir are measured by project quotas, where their file system is ext4 or XFS that is mounted with prjquota, and Linux is 5.14 or later; else their files are counted.",
 		gateWatchList:       "Lists are asked for as streams of the API server.",
 		gateResize:          "The CPU and memory of running pods change in place, by `kubectl patch --subresource=resize`.",
 		gateMemoryQoS:       "On cgroup v2, the memory that pods request is protected from reclaim, and containers are throttled before they reach their limits.",
@@ -100,6 +102,9 @@ type Gates struct {
 	// MigratePortworx mounts volumes of type portworxVolume by their CSI driver
 	// (CSIMigrationPortworx).
 	MigratePortworx bool
+	// Quotas measures volumes by project quotas
+	// (LocalStorageCapacityIsolationFSQuotaMonitoring).
+	Quotas bool
 	// Checkpoint serves /checkpoint/ (ContainerCheckpoint).
 	Checkpoint bool
 	// WatchList requests lists as streams.
@@ -140,5 +145,6 @@ func NewGates(gates featuregate.FeatureGate) Gates {
 		Checkpoint: gates.Enabled(gateCheckpoint), UserNamespaces: gates.Enabled(gateUserNamespaces),
 		WithoutResize:       !gates.Enabled(gateResize),
 		CgroupDriverFromCRI: gates.Enabled(gateCgroupDriver), VolumeHealth: gates.Enabled(gateVolumeHealth), MigratePortworx: gates.Enabled(gatePortworx),
+		Quotas: gates.Enabled(gateQuotas),
 	}
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,14 +13,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apis/podspec"
 )
 
 // mountEmptyDir sets up a volume of type emptyDir.
-func (m *Manager) mountEmptyDir(pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
-	dir := m.layout.volume(pod.UID, emptyDirPlugin, volume.Name)
-	err := m.setUpDir(pod, volume.EmptyDir, dir, m.layout.ready(pod.UID, volume.Name), false)
+func (m *Manager) mountEmptyDir(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
+	dir, ready := m.layout.volume(pod.UID, emptyDirPlugin, volume.Name), m.layout.ready(pod.UID, volume.Name)
+	_, missing := os.Lstat(ready)
+	err := m.setUpDir(pod, volume.EmptyDir, dir, ready, false)
+	if err == nil && missing != nil && volume.EmptyDir.Medium == corev1.StorageMediumDefault && m.Quotas != nil {
+		if err := m.Quotas.Assign(dir); err != nil {
+			klog.FromContext(ctx).V(3).Info("Failed to give the volume a project quota, its files are counted instead", "pod", klog.KObj(pod), "volume", volume.Name, "err", err)
+		}
+	}
 	return mountedVolume{
 		name: volume.Name, Mounted: Mounted{HostPath: dir, Relabel: true}, measure: measureWalk,
 	}, err

@@ -156,7 +156,10 @@ func (m *Manager) AbnormalClaims() map[types.UID]map[string]bool {
 
 // measure measures one volume.
 func (m *Manager) measure(ctx context.Context, uid types.UID, v mountedVolume) (Usage, error) {
-	if v.measure != measureDriver {
+	switch {
+	case v.measure == measureWalk && m.Quotas != nil:
+		return m.measureQuota(ctx, v)
+	case v.measure != measureDriver:
 		return m.measureFiles(ctx, v)
 	}
 	u, err := m.CSI.Usage(ctx, uid, v.driver)
@@ -167,4 +170,19 @@ func (m *Manager) measure(ctx context.Context, uid types.UID, v mountedVolume) (
 		Name: v.name, Claim: v.claim, Used: u.Used, Available: u.Available, Capacity: u.Capacity,
 		InodesUsed: u.InodesUsed, InodesFree: u.InodesFree, InodeCount: u.InodeCount, Health: u.Health,
 	}, err
+}
+
+// measureQuota measures a volume by its project quota, or its files if it has none.
+func (m *Manager) measureQuota(ctx context.Context, v mountedVolume) (Usage, error) {
+	bytes, inodes, ok, err := m.Quotas.Usage(v.HostPath)
+	if err != nil {
+		return Usage{}, err
+	}
+	if !ok {
+		return m.measureFiles(ctx, v)
+	}
+	v.measure = measureFilesystem
+	u, err := m.measureFiles(ctx, v)
+	u.Used, u.InodesUsed = bytes, inodes
+	return u, err
 }

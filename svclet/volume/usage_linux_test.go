@@ -2,9 +2,11 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +51,51 @@ func TestUsageEqualsDu(t *testing.T) {
 	full := measured()
 	if full.InodesUsed != 4 || full.Used < 1<<20 || full.Used > 3<<19 {
 		t.Errorf("full: %+v", full)
+	}
+}
+
+// fakeQuotas give each directory a quota, and say that it uses 7 bytes and 3 inodes.
+type fakeQuotas struct {
+	assigned []string
+	err      error
+}
+
+func (f *fakeQuotas) Assign(dir string) error {
+	f.assigned = append(f.assigned, dir)
+	return f.err
+}
+
+func (f *fakeQuotas) Usage(dir string) (bytes, inodes uint64, ok bool, err error) {
+	return 7, 3, f.err == nil && slices.Contains(f.assigned, dir), nil
+}
+
+func TestVolumesAreMeasuredByTheirQuotas(t *testing.T) {
+	for _, refused := range []error{nil, errors.New("no quotas here")} {
+		h, quotas := newFixture(t), &fakeQuotas{err: refused}
+		h.Quotas = quotas
+		pod := podOf(
+			volumeOf("v", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+			volumeOf("config", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}),
+		)
+		var mounted map[string]Mounted
+		for range 2 { // the second time the pod may have files in it
+			var err error
+			mounted, err = h.Mount(t.Context(), pod)
+			must(t, err)
+		}
+		if want := []string{mounted["v"].HostPath}; !slices.Equal(quotas.assigned, want) {
+			t.Errorf("quotas were given to %v, want %v once", quotas.assigned, want)
+		}
+		usage, err := h.Usage(t.Context(), pod.UID)
+		must(t, err)
+		i := slices.IndexFunc(usage, func(u Usage) bool { return u.Name == "v" })
+		if i < 0 {
+			t.Fatalf("measured: %+v", usage)
+		}
+		byQuota := usage[i].Used == 7 && usage[i].InodesUsed == 3
+		if byQuota != (refused == nil) || usage[i].Capacity == 0 || refused != nil && usage[i].InodesUsed != 1 {
+			t.Errorf("with the refusal %v: %+v", refused, usage[i])
+		}
 	}
 }
 

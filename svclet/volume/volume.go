@@ -54,6 +54,14 @@ type Flex interface {
 	Unpublish(ctx context.Context, uid types.UID) error
 }
 
+// Quotas measure directories by project quotas: [projectquota.Quotas].
+type Quotas interface {
+	// Assign gives an empty directory a quota.
+	Assign(dir string) error
+	// Usage returns what a directory uses; ok is false if it has no quota.
+	Usage(dir string) (bytes, inodes uint64, ok bool, err error)
+}
+
 // Options are the options of [New].
 type Options struct {
 	// RootDir is the agent's directory (--root-dir). New creates it.
@@ -74,6 +82,9 @@ type Options struct {
 	// Images returns why the container runtime does not mount images into containers
 	// (KEP-4639), nil if it does. Without it volumes of type image are refused.
 	Images func(ctx context.Context) error
+	// Quotas measure volumes of type emptyDir on disk. Without them, and on file systems that
+	// have none, the files of volumes are counted.
+	Quotas Quotas
 	// CSI publishes the volumes of CSI drivers. Without it they are refused.
 	CSI CSI
 	// Abnormal is called after each measurement of a volume whose CSI driver says that it is
@@ -271,7 +282,7 @@ func (m *Manager) mount(ctx context.Context, s *state, pod *corev1.Pod, volume *
 func (m *Manager) mountInline(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
 	switch {
 	case volume.EmptyDir != nil:
-		return m.mountEmptyDir(pod, volume)
+		return m.mountEmptyDir(ctx, pod, volume)
 	case volume.HostPath != nil:
 		return mountHostPath(volume.Name, volume.HostPath, false)
 	case showsObjects(volume):
