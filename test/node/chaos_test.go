@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,7 +19,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/test/launch"
@@ -38,7 +42,11 @@ type chaos struct {
 	agent   *launch.Agent
 	// mayRestart are the pods whose shim was killed.
 	mayRestart map[string]bool
-	random     *rand.Rand
+	// hogs are the pods that take memory.
+	hogs []string
+	// ahead are what goes wrong next.
+	ahead  []string
+	random *rand.Rand
 }
 
 // newChaos starts the parts. They end with the spec.
@@ -58,6 +66,7 @@ func newChaos(ctx SpecContext, seed uint64) *chaos {
 			c.agent.Args[i] = "--root-dir=" + c.disk
 		}
 	}
+	c.agent.Fields = littleMemory(hogMemory+memoryLeft-10<<20, memoryLeft)
 	c.cluster, err = c.server.Cluster()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(c.agent.Configure(c.cluster)).To(Succeed())
@@ -150,10 +159,24 @@ func (c *chaos) fillDisk() (free func()) {
 	}
 }
 
+// disturbances are the things that go wrong.
+var disturbances = []string{"agent", "agent and containerd", "containerd", "shim", "API server", "disk full", "memory"}
+
+// next returns what goes wrong next: all of the disturbances in a random order, and again.
+func (c *chaos) next() string {
+	if len(c.ahead) == 0 {
+		c.ahead = slices.Clone(disturbances)
+		c.random.Shuffle(len(c.ahead), func(i, j int) { c.ahead[i], c.ahead[j] = c.ahead[j], c.ahead[i] })
+	}
+	what := c.ahead[0]
+	c.ahead = c.ahead[1:]
+	return what
+}
+
 // disturb does one of the things that go wrong.
-func (c *chaos) disturb(ctx context.Context) (what string) {
+func (c *chaos) disturb(ctx SpecContext) (what string) {
 	GinkgoHelper()
-	what = []string{"agent", "agent and containerd", "containerd", "shim", "API server", "disk full"}[c.random.IntN(6)]
+	what = c.next()
 	killContainerd := func() {
 		if pid := listener(c.machine.Endpoint()); pid != 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
@@ -178,31 +201,81 @@ func (c *chaos) disturb(ctx context.Context) (what string) {
 		Expect(c.agent.Start()).To(Succeed())
 		c.pause(time.Duration(c.random.IntN(4000)) * time.Millisecond)
 		free()
+	case "memory":
+		c.takeMemory(ctx)
 	}
 	return what
+}
+
+// hogMemory is what a hog takes, in bytes: more than pods may use before one is evicted.
+// memoryLeft, in bytes, is the threshold of evictions, and what all others have.
+const hogMemory, memoryLeft = 300 << 20, 200 << 20
+
+// takeMemory starts a pod that takes almost all memory of the pods. It is evicted while other
+// things go wrong.
+func (c *chaos) takeMemory(ctx SpecContext) {
+	GinkgoHelper()
+	name := fmt.Sprintf("hog-%d", len(c.hogs))
+	c.hogs = append(c.hogs, name)
+	// Sleep does not read what dd has in memory.
+	c.create(ctx, name, corev1.ResourceRequirements{}, "sh", "-c", fmt.Sprintf("mkfifo /pipe; sleep 100000 </pipe & exec dd if=/dev/zero of=/pipe bs=%d", hogMemory))
+}
+
+// endHogs waits until all pods that take memory have been evicted and the node has memory, and
+// deletes them.
+func (c *chaos) endHogs(ctx SpecContext) {
+	GinkgoHelper()
+	Eventually(func() (lasting []string, err error) {
+		c.keepAgent()
+		pods, err := c.pods(ctx)
+		for _, hog := range c.hogs {
+			if p := pods[hog]; p.Status.Phase != corev1.PodFailed || p.Status.Reason != "Evicted" {
+				lasting = append(lasting, hog)
+			}
+		}
+		return lasting, err
+	}, 2*launch.Patience).Should(BeEmpty())
+	Eventually(func() (*corev1.Node, error) {
+		c.keepAgent()
+		n := &corev1.Node{}
+		return n, c.client.Get(ctx, ctrlclient.ObjectKey{Name: "chaos"}, n)
+	}, 2*launch.Patience).Should(conditionOf(corev1.NodeMemoryPressure, corev1.ConditionFalse))
+	for _, hog := range c.hogs {
+		_, errOut, err := c.kubectl.Run(ctx, "", "delete", "pod", hog, "--namespace=default", "--wait=false")
+		Expect(err).NotTo(HaveOccurred(), errOut)
+	}
 }
 
 // pause lets time pass: the spec is about what happens at random times.
 func (c *chaos) pause(d time.Duration) { <-time.After(d) }
 
-// apply creates pods that sleep, and waits until all are ready.
+// guaranteedOf is how many pods there are for each guaranteed one.
+const guaranteedOf = 6
+
+// apply creates pods that sleep, some of them guaranteed, and waits until all are ready.
 func (c *chaos) apply(ctx SpecContext, names ...string) {
 	GinkgoHelper()
-	var manifests strings.Builder
-	for _, name := range names {
-		fmt.Fprintf(&manifests, `
-apiVersion: v1
-kind: Pod
-metadata: {name: %s}
-spec: {nodeName: chaos, terminationGracePeriodSeconds: 1, containers: [{name: main, image: %q, imagePullPolicy: Never, command: [sleep, "100000"]}]}
----
-`, name, busybox)
+	for i, name := range names {
+		var resources corev1.ResourceRequirements
+		if i%guaranteedOf == 0 {
+			resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("20Mi")}
+		}
+		c.create(ctx, name, resources, "sleep", "100000")
 	}
-	Eventually(func() error { // the service account is made after the start
-		_, _, err := c.kubectl.Run(ctx, manifests.String(), "apply", "--namespace=default", "--filename=-")
-		return err
-	}).Should(Succeed())
 	Eventually(c.lacking(ctx, names), 2*launch.Patience).Should(BeEmpty())
+}
+
+// create creates a pod that runs a command.
+func (c *chaos) create(ctx SpecContext, name string, resources corev1.ResourceRequirements, command ...string) {
+	GinkgoHelper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
+		Spec: corev1.PodSpec{NodeName: "chaos", TerminationGracePeriodSeconds: ptr.To[int64](1), Containers: []corev1.Container{{
+			Name: "main", Image: busybox, ImagePullPolicy: corev1.PullNever, Command: command, Resources: resources,
+		}}},
+	}
+	// The service account is made after the start.
+	Eventually(func() error { return c.client.Create(ctx, p.DeepCopy()) }).Should(Succeed())
 }
 
 // lacking returns which of these pods are not ready. It starts the agent if that has ended.
@@ -328,12 +401,14 @@ var _ = Describe("while programs are killed at random", func() {
 		Expect(err).NotTo(HaveOccurred())
 
 		done := map[string]int{}
-		for end := time.Now().Add(length); time.Now().Before(end); {
+		for end := time.Now().Add(length); time.Now().Before(end) || len(done) < len(disturbances); {
 			done[c.disturb(ctx)]++
 			c.pause(time.Duration(c.random.IntN(3000)) * time.Millisecond)
 			c.keepAgent()
 		}
 		AddReportEntry("disturbances", done)
+
+		c.endHogs(ctx)
 
 		By("afterwards pods can be started") // what was reported before may be old
 		c.apply(ctx, "late")

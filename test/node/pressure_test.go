@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"strconv"
@@ -27,10 +28,7 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		agent   *launch.Agent
 		s       space
 	)
-	const (
-		podMemory    = 400 << 20
-		podProcesses = 1200
-	)
+	const podProcesses = 1200
 
 	BeforeAll(func(ctx SpecContext) {
 		root := smallDisk(ctx, 64<<20, 2048)
@@ -44,15 +42,12 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 				agent.Args[i] = "--root-dir=" + root
 			}
 		}
-		var info unix.Sysinfo_t
-		Expect(unix.Sysinfo(&info)).To(Succeed())
-		agent.Fields = map[string]any{
-			"evictionHard":                     map[string]string{"nodefs.available": "30%", "nodefs.inodesFree": "30%", "memory.available": "100Mi", "pid.available": processesLeft(podProcesses / 2)},
-			"evictionPressureTransitionPeriod": "5s",
-			"systemReserved":                   map[string]string{"memory": fmt.Sprint(info.Totalram*uint64(info.Unit) - podMemory)},
-			"volumeStatsAggPeriod":             "1s",
-			"podPidsLimit":                     podProcesses,
-		}
+		agent.Fields = littleMemory(400<<20, 100<<20)
+		maps.Copy(agent.Fields, map[string]any{
+			"evictionHard":         map[string]string{"nodefs.available": "30%", "nodefs.inodesFree": "30%", "memory.available": "100Mi", "pid.available": processesLeft(podProcesses / 2)},
+			"volumeStatsAggPeriod": "1s",
+			"podPidsLimit":         podProcesses,
+		})
 		cluster, err := node.Cluster()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(agent.Configure(cluster)).To(Succeed())
@@ -116,6 +111,19 @@ var _ = Describe("under pressure, a node", Ordered, func() {
 		evicted(ctx, "bomb", corev1.NodePIDPressure, corev1.TaintNodePIDPressure, "pids")
 	})
 })
+
+// littleMemory returns the settings of an agent whose pods have this much memory, in bytes, and
+// are evicted when less than left of it is available.
+func littleMemory(all, left int64) map[string]any {
+	GinkgoHelper()
+	var info unix.Sysinfo_t
+	Expect(unix.Sysinfo(&info)).To(Succeed())
+	return map[string]any{
+		"evictionHard":                     map[string]string{"memory.available": fmt.Sprint(left)},
+		"evictionPressureTransitionPeriod": "5s",
+		"systemReserved":                   map[string]string{"memory": fmt.Sprint(int64(info.Totalram)*int64(info.Unit) - all)}, //nolint:gosec // no machine overflows int64
+	}
+}
 
 // processesLeft returns the threshold of processes that is met when the machine runs this
 // many more than now.
