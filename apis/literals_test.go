@@ -33,6 +33,7 @@ var literalsAllowed = map[string]string{
 	"cmd/svc/status.go":                                  "lines of the screen",
 	"controllers/certificates/csrapproving/reconcile.go": "the access reviews that an approval depends on",
 	"controllers/endpoints/controller.go":                "an alias of the controller's name",
+	"controllers/horizontalpodautoscaler/evaluate.go":    "a kind of metrics, for the message",
 	"controllers/namespace/decide.go":                    "pods are deleted first (KEP-5080)",
 	"controllers/replicaset/kind.go":                     "one controller for two kinds: which of them it is",
 	"controllers/resourcequota/controller.go":            "the names of quota's evaluators",
