@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // options are the flags.
@@ -101,6 +102,7 @@ func isSet(fs *flag.FlagSet, name string) (set bool) {
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	// Logs of libraries about restarted watches are not part of the figures.
 	klog.SetLogger(logr.Discard())
+	logf.SetLogger(logr.Discard())
 	// The client shares the CPUs with the servers, so it trades memory for CPU time.
 	debug.SetGCPercent(400)
 	dir, err := filepath.Abs(o.dir)

@@ -244,11 +244,11 @@ var _ = Describe("network policies", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return strings.Count(string(content), " "+word+"\n")
 		}
-		// Attempts that began before are over after so many more: each takes five seconds at most.
+		// Attempts that began before are over after so many more, each of which takes a second.
 		expectBoth := func() {
 			GinkgoHelper()
 			closed, open := printed("denied", "closed"), printed("admitted", "open")
-			Eventually(func() int { return printed("denied", "closed") - closed }).Should(BeNumerically(">", 60))
+			Eventually(func() int { return printed("denied", "closed") - closed }).Should(BeNumerically(">", 20))
 			Eventually(func() int { return printed("admitted", "open") - open }).Should(BeNumerically(">", 10))
 			Expect([]int{printed("denied", "open"), printed("admitted", "closed")}).To(Equal([]int{0, 0}))
 		}
@@ -273,8 +273,13 @@ var _ = Describe("network policies", func() {
 })
 
 // prober returns a pod that keeps connecting to a pod's port 80, and prints whether it
-// could: on a busy machine a connection takes seconds.
+// could: on a busy machine a connection takes seconds, and one that is denied is given up
+// after one.
 func prober(name, to, address string) string {
+	seconds := 5
+	if to == "deny" {
+		seconds = 1
+	}
 	return fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -284,6 +289,6 @@ spec:
   containers:
   - name: main
     image: localhost/svc/busybox:1
-    command: [sh, -c, 'while true; do (timeout 5 wget -q -O /dev/null http://%s/ && echo open || echo closed) 2>/dev/null & sleep 0.1; done']
-`, name, to, address)
+    command: [sh, -c, 'while true; do (timeout %d wget -q -O /dev/null http://%s/ && echo open || echo closed) 2>/dev/null & sleep 0.1; done']
+`, name, to, seconds, address)
 }
