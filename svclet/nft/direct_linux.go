@@ -2,7 +2,6 @@ package nft
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -21,7 +20,7 @@ const (
 	// maxDirect is how many operations of a transaction are sent to the kernel directly.
 	maxDirect = 100
 	// readBuffer is the size, in bytes, of the socket's buffer: the kernel acknowledges each
-	// operation, and returns each rule, in messages of up to two pages.
+	// operation, and returns what is listed, in messages of up to two pages.
 	readBuffer = maxDirect * 16 << 10
 	// readTimeout is how long the kernel's responses are awaited. Of a transaction that fails
 	// as a whole there may be one acknowledgement only.
@@ -88,12 +87,6 @@ func (d direct) add(operation, name string, words []string) bool {
 		d.conn.FlushChain(chain)
 	case operation == "delete chain" && len(words) == 0:
 		d.conn.DelChain(chain)
-	case operation == "add rule":
-		expressions, known := d.rule(words)
-		if !known {
-			return false
-		}
-		d.conn.AddRule(&nftables.Rule{Table: d.table, Chain: chain, Exprs: expressions})
 	case operation == "add element" || operation == "delete element":
 		element, known := elementOf(words)
 		if !known {
@@ -109,40 +102,6 @@ func (d direct) add(operation, name string, words []string) bool {
 	}
 	return true
 }
-
-// rule returns the expressions of a rule.
-func (d direct) rule(words []string) ([]expr.Any, bool) {
-	text := strings.Join(words, " ")
-	switch {
-	case strings.HasPrefix(text, "numgen random mod ") && len(words) > 5: // numgen random mod N 0 RULE
-		modulus, err := strconv.ParseUint(words[3], 10, 32)
-		rest, known := d.rule(words[5:])
-		if err != nil || words[4] != "0" || !known {
-			return nil, false
-		}
-		return append([]expr.Any{&expr.Numgen{Register: 1, Modulus: uint32(modulus), Type: unix.NFT_NG_RANDOM}, equal(binaryutil.NativeEndian.PutUint32(0))}, rest...), true
-	case strings.HasPrefix(text, "meta l4proto ") && len(words) == 6: // meta l4proto PROTOCOL dnat to ADDRESS:PORT
-		protocol, known := protocolOf(words[2])
-		to, err := netip.ParseAddrPort(words[5])
-		if !known || err != nil || words[3] != "dnat" || words[4] != "to" {
-			return nil, false
-		}
-		family := uint32(unix.NFPROTO_IPV4)
-		if to.Addr().Is6() {
-			family = unix.NFPROTO_IPV6
-		}
-		return []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal([]byte{protocol}),
-			&expr.Immediate{Register: 1, Data: to.Addr().AsSlice()}, &expr.Immediate{Register: 2, Data: binary.BigEndian.AppendUint16(nil, to.Port())},
-			&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: 1, RegProtoMin: 2},
-		}, true
-	}
-	verdict := verdictOf(words)
-	return []expr.Any{verdict}, verdict != nil
-}
-
-// equal compares the first register with a value.
-func equal(value []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: value} }
 
 // verdictOf returns a verdict, or nil if it is not known.
 func verdictOf(words []string) *expr.Verdict {

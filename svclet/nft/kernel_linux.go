@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
@@ -117,8 +115,8 @@ func (k kernel) countRules(chain string) (int, error) {
 	return len(rules), nil
 }
 
-// members reads the sets with a prefix of the name. With an error it returns those before it.
-func (k kernel) members(ctx context.Context, prefix string) (map[string][]Member, error) {
+// members reads the sets and maps whose names are wanted. With an error it returns those before it.
+func (k kernel) members(ctx context.Context, wanted func(name string) bool) (map[string][]Member, error) {
 	if there, err := k.exists(ctx); !there {
 		return nil, err
 	}
@@ -134,7 +132,7 @@ func (k kernel) members(ctx context.Context, prefix string) (map[string][]Member
 	}
 	found := map[string][]Member{}
 	for _, set := range sets {
-		if !strings.HasPrefix(set.Name, prefix) {
+		if !wanted(set.Name) {
 			continue
 		}
 		elements, err := c.GetSetElements(set)
@@ -142,9 +140,7 @@ func (k kernel) members(ctx context.Context, prefix string) (map[string][]Member
 			return found, fmt.Errorf("read the set %s of the table %s: %w", set.Name, k.name, err)
 		}
 		for _, e := range elements {
-			if address, ok := netip.AddrFromSlice(e.Key); ok {
-				found[set.Name] = append(found[set.Name], Member{address, e.Expires})
-			}
+			found[set.Name] = append(found[set.Name], Member{e.Key, e.Val, e.Expires})
 		}
 	}
 	return found, nil

@@ -6,7 +6,6 @@ package nft
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -109,19 +108,19 @@ func Has(ctx context.Context, table knftables.Interface, c Content) (bool, error
 	return there, err
 }
 
-// Member is an address in a set, until it expires.
+// Member is an element of a set or map, until it expires.
 type Member struct {
-	Address netip.Addr
-	Expires time.Duration
+	Key, Value []byte
+	Expires    time.Duration
 }
 
-// Members returns what the sets of a table have whose names have a prefix, by the name; nothing
+// Members returns what the sets and maps of a table have whose names are wanted, by the name; nothing
 // if the table is not that of the kernel, or is missing. With an error it returns those before it.
-func Members(ctx context.Context, table knftables.Interface, prefix string) (map[string][]Member, error) {
+func Members(ctx context.Context, table knftables.Interface, wanted func(name string) bool) (map[string][]Member, error) {
 	if t, ok := table.(interface {
-		members(ctx context.Context, prefix string) (map[string][]Member, error)
+		members(ctx context.Context, wanted func(name string) bool) (map[string][]Member, error)
 	}); ok {
-		return t.members(ctx, prefix)
+		return t.members(ctx, wanted)
 	}
 	return nil, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -74,10 +73,9 @@ func TestWhatAnotherProgramChangesInTablesIsWrittenAgain(t *testing.T) {
 			t.Error("tables that were the same are compared again")
 		}
 		want := listed(t)
-		chain := regexp.MustCompile(`endpoint-\S+/s8/\S+`).FindString(strings.Join(want, " "))
 		for _, command := range []string{
-			"flush map ip svc0 tcp-endpoints", "flush set ip svc0 cluster-ips", "flush set ip svc0 cluster-ips-of-5", "flush chain ip svc0 node-ports", "flush chain ip svc0 " + chain,
-			"flush map ip svc0 guarded-ips", "flush set ip svc0 closed-node-ports", "flush set ip svc0 hairpins", "flush set ip6 svc0 pod-ranges", "flush map ip6 svc0 tcp-external-endpoints",
+			"flush map ip svc0 tcp-endpoints", "flush set ip svc0 cluster-ips", "flush set ip svc0 cluster-ips-of-5", "flush chain ip svc0 node-ports", "flush chain ip svc0 cluster-ips-for-10800s-4", "flush chain ip svc0 source-ranges",
+			"flush set ip svc0 guarded-ips", "flush set ip svc0 source-ranges-of-24", "flush set ip svc0 cluster-ips-of-numbers-11111-for-10800s", "flush set ip svc0 closed-node-ports", "flush set ip svc0 hairpins", "flush set ip6 svc0 pod-ranges", "flush map ip6 svc0 tcp-external-endpoints",
 			"insert rule ip svc0 external-ips return", "add element ip6 svc0 dropped-ips { fd00:96::2 . tcp . 80 }", "flush chain ip6 svc0 mark-for-masquerade", "delete table ip6 svc0", "flush ruleset",
 		} {
 			if out, err := exec.CommandContext(t.Context(), "nft", strings.Fields(command)...).CombinedOutput(); err != nil {
@@ -121,8 +119,8 @@ func TestTablesAreComparedOnlyAfterAChangeOfTheGeneration(t *testing.T) {
 }
 
 // What a change of endpoints costs depends neither on the other services nor on the other
-// endpoints of its service. Without session affinity it has no rules and no verdicts, after
-// which the kernel would look for loops in those of all services.
+// endpoints of its service. It has no rules and no verdicts, after which the kernel would look for
+// loops in those of all services.
 func TestAChangeOfAnEndpointIsOfElementsOfItsService(t *testing.T) {
 	// operations returns those of the changes of one service, of a sort, beside others.
 	operations := func(of sort, each int) [][]string {
@@ -136,9 +134,9 @@ func TestAChangeOfAnEndpointIsOfElementsOfItsService(t *testing.T) {
 		must(t, p.options.Services.EndpointSlices().Add(endpointsOf(of, 9999, 0)))
 		p.sync(t.Context())
 		var all [][]string
-		for change := range 5 {
+		for change := range 17 {
 			must(t, p.options.Services.EndpointSlices().Update(endpointsOf(of, 9999, change)))
-			if p.sync(t.Context()); change > 1 { // now there are the sets and rules of both numbers of endpoints
+			if p.sync(t.Context()); change > 12 { // now there are the sets and rules of all numbers of endpoints
 				all = append(all, strings.Split(strings.TrimSpace(v4.runs[len(v4.runs)-1]), "\n"))
 			}
 		}
@@ -149,9 +147,9 @@ func TestAChangeOfAnEndpointIsOfElementsOfItsService(t *testing.T) {
 		few := operations(of, 1)
 		for rule, many := range map[string][][]string{"beside 50 times as many": operations(of, 50), "of a hundred endpoints": operations(more(of, 100), 1)} {
 			for i := range few {
-				if sticky := of.name == "Affinity"; len(many[i]) != len(few[i]) && (!sticky || rule == "beside 50 times as many") {
+				if len(many[i]) != len(few[i]) {
 					t.Errorf("%s, %s: %d operations instead of %d:\n%s", of.name, rule, len(many[i]), len(few[i]), strings.Join(many[i], "\n"))
-				} else if at := slices.IndexFunc(many[i], func(line string) bool { return !strings.Contains(line, " element ") || strings.Contains(line, "goto") }); at >= 0 && !sticky {
+				} else if at := slices.IndexFunc(many[i], func(line string) bool { return !strings.Contains(line, " element ") || strings.Contains(line, "goto") }); at >= 0 {
 					t.Errorf("%s, %s: %s", of.name, rule, many[i][at])
 				}
 			}

@@ -199,8 +199,8 @@ func TestEndpointsOfAClusterIPInTheKernel(t *testing.T) {
 
 // kindOf returns what has a name in the table: sets have keys of services, and maps endpoints or verdicts.
 func kindOf(name string) string {
-	if name == "external-ips" || name == "closed-external-ips" {
-		return "set"
+	if strings.HasSuffix(name, "endpoints") {
+		return "map"
 	}
-	return "map"
+	return "set"
 }

@@ -252,15 +252,17 @@ func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
 			return s
 		}
 		external := func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.9"} }
-		balancer := func(s *corev1.Service) {
-			s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24"}
-			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}
+		balancer := func(source string) func(s *corev1.Service) {
+			return func(s *corev1.Service) {
+				s.Spec.LoadBalancerSourceRanges = []string{source}
+				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}
+			}
 		}
 		notations := func(s *corev1.Service) {
 			s.Spec.IPFamilies, s.Spec.ExternalIPs = []corev1.IPFamily{corev1.IPv6Protocol}, []string{"fd00:99::9", "FD00:99:0::9"}
 		}
 		young, old := at("young", "10.96.0.1", 20, external), at("old", "10.96.0.2", 10, external)
-		oldest, other := at("oldest", "10.96.0.3", 5, balancer), at("other", "10.96.0.4", 30, balancer)
+		oldest, other := at("oldest", "10.96.0.3", 5, balancer("198.51.100.0/24")), at("other", "10.96.0.4", 30, balancer("192.0.2.0/24"))
 		step := func(what, name, want string, errs ...error) {
 			t.Helper()
 			for _, err := range errs {
@@ -289,7 +291,8 @@ func TestServicesWithTheSameAddressInTheKernel(t *testing.T) {
 		step("an older one comes", "tcp-external-endpoints", "10.244.0.6", objects.Add(old))
 		step("a load balancer without endpoints", "closed-external-ips", "203.0.113.9", objects.Add(oldest), objects.Add(other))
 		empty("external-ips")
-		step("its source ranges", "guarded-ips", "/oldest/")
+		step("its address is guarded", "guarded-ips", "203.0.113.9")
+		step("its source ranges", "source-ranges-of-24", "198.51.100.0 ")
 		step("it gets endpoints", "tcp-external-endpoints", "10.244.0.7", endpoints.Add(slice("oldest-1", "oldest", "10.244.0.7")))
 		step("it goes", "tcp-external-endpoints", "10.244.0.6", objects.Delete(oldest))
 		empty("guarded-ips")
@@ -348,7 +351,7 @@ func TestTheWholeTableIsWrittenWithTheClientsOfEndpoints(t *testing.T) {
 				if test.family == corev1.IPv6Protocol {
 					table = p.tables[1].nft
 				}
-				before, err := nft.Members(t.Context(), table, ruleset.Affinity)
+				before, err := nft.Members(t.Context(), table, ruleset.IsClients)
 				if err != nil || len(slices.Concat(slices.Collect(maps.Values(before))...)) != min(i, 1) {
 					t.Errorf("after the start %d, clients are %v: %v", i, before, err)
 				}
@@ -370,7 +373,7 @@ func TestTheWholeTableIsWrittenWithTheClientsOfEndpoints(t *testing.T) {
 				if got != first || !slices.Contains(test.endpoints[:], got) {
 					t.Errorf("after the start %d the client gets %s, and first %s", i, got, first)
 				}
-				after, err := nft.Members(t.Context(), table, ruleset.Affinity)
+				after, err := nft.Members(t.Context(), table, ruleset.IsClients)
 				if err != nil || len(after) != 1 {
 					t.Errorf("clients are %v: %v", after, err)
 				}

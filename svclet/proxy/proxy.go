@@ -173,7 +173,7 @@ func (p *Proxy) same(ctx context.Context) bool {
 			if !t.written {
 				continue
 			}
-			same, failure := nft.Has(ctx, t.nft, t.rules.Content(t.hooks, t.choices, t.owners, t.parts))
+			same, failure := nft.Has(ctx, t.nft, t.rules.Content(t.hooks, t.choices, t.owners))
 			if err = errors.Join(err, failure); !same {
 				rewrite = append(rewrite, func() { t.written = false })
 			}
@@ -311,14 +311,15 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 			changes = append(changes, ruleset.Change{Before: t.parts[k], After: parts[k]})
 		}
 	}
+	var clients ruleset.Clients
+	if !t.written {
+		clients = t.clients(ctx)
+		clients.Number(changes)
+	}
 	conflicts := rules.Change(tx, t.owners, t.choices, &t.stale, changes...)
 	if !t.written {
 		t.stale.Gone(before, t.owners)
-		clients, err := nft.Members(ctx, t.nft, ruleset.Affinity)
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to read session affinity, clients may get other endpoints", "family", t.family)
-		}
-		ruleset.Restore(tx, clients, changes...)
+		clients.Restore(tx, t.choices)
 	}
 	if tx.NumOperations() > 0 {
 		if err := t.nft.Run(ctx, tx); err != nil {
@@ -337,6 +338,19 @@ func (t *table) apply(ctx context.Context, o Options) (int, error) {
 		klog.FromContext(ctx).Info("Services have the same address and port, the oldest one gets its connections", "map", c.Key.Map, "key", c.Key.Fields, "of", c.Services)
 	}
 	return tx.NumOperations(), nil
+}
+
+// clients returns what the table in the kernel has of session affinity. It logs its error.
+func (t *table) clients(ctx context.Context) ruleset.Clients {
+	var endpoints map[string][]nft.Member
+	clients, err := nft.Members(ctx, t.nft, ruleset.IsClients)
+	if err == nil && len(clients) > 0 {
+		endpoints, err = nft.Members(ctx, t.nft, ruleset.IsEndpoints)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to read session affinity, clients may get other endpoints", "family", t.family)
+	}
+	return ruleset.NewClients(t.family, clients, endpoints)
 }
 
 // endFlows ends the stale flows, after their rules. It reports whether none are left that a

@@ -198,7 +198,7 @@ func TestOnlySourceRangesChangeWithTheAddressesOfTheNode(t *testing.T) {
 	must(t, p.options.Services.EndpointSlices().Replace(nil, ""))
 	p.sync(t.Context())
 	p.options.Addresses = func() []string { return []string{"192.0.2.1"} }
-	if p.sync(t.Context()); len(v4.runs) != 2 || strings.Contains(v4.runs[1], "delete table") || !strings.Contains(v4.runs[1], "ip saddr != { 192.0.2.0/24, 203.0.113.1 } drop") {
+	if p.sync(t.Context()); len(v4.runs) != 2 || strings.Contains(v4.runs[1], "delete table") || !strings.Contains(v4.runs[1], "add element ip svc0 source-ranges-of-32 { 203.0.113.1 . 203.0.113.1 . tcp . 80 }") {
 		t.Error(v4.runs[1:])
 	}
 }

@@ -5,6 +5,7 @@ package ruleset
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -18,14 +19,16 @@ type Key struct{ Map, Fields string }
 type Element struct {
 	// Closed is the set of the key without endpoints; empty with some.
 	Closed string
-	// Chain has the endpoints, if clients stay with theirs.
-	Chain string
-	// Endpoints are those of others. With LocalOnly, they are those for connections of this node
-	// and of its pods, and others reach LocalEndpoints only.
+	// Endpoints have their numbers in the table as indexes. With LocalOnly, they are those for
+	// connections of this node and of its pods, and others reach LocalEndpoints only.
 	Endpoints, LocalEndpoints []string
 	LocalOnly                 bool
-	// Guard is the verdict that drops what the source ranges do not allow; empty without them.
-	Guard string
+	// Timeout is for how many seconds without a connection clients stay with their endpoint; 0
+	// without session affinity. With it an endpoint keeps its number, and numbers without an
+	// endpoint have an empty string.
+	Timeout int32
+	// Sources are the only ones of connections; nil means all.
+	Sources []netip.Prefix
 	// Datagrams are nil for other protocols than UDP, and without endpoints.
 	Datagrams *Datagrams
 }
@@ -65,8 +68,12 @@ func (o owner) elements(k Key) []element {
 	}
 	in := func(name, value string) element { return element{Key: Key{name, k.Fields}, value: value} }
 	var all []element
-	if o.Guard != "" {
-		all = append(all, in(guardedIPs, o.Guard))
+	if len(o.Sources) > 0 {
+		all = append(all, in(guardedIPs, ""))
+	}
+	for _, source := range o.Sources {
+		c := choice{of: sourceRanges, size: source.Bits()}
+		all = append(all, element{Key{c.set(), fmt.Sprintf("%s . %s", source.Masked().Addr(), k.Fields)}, "", c})
 	}
 	if o.Closed != "" {
 		return append(all, in(o.Closed, ""))
@@ -79,18 +86,17 @@ func (o owner) elements(k Key) []element {
 		fields := strings.Split(k.Fields, " . ")
 		name := endpointMap(of, fields[len(fields)-2]) // the protocol is before the port
 		for n, to := range endpoints {
-			all = append(all, element{Key: Key{name, fmt.Sprintf("%s . %#x", k.Fields, n)}, value: to})
+			if to != "" {
+				all = append(all, element{Key: Key{name, fmt.Sprintf("%s . %#x", k.Fields, n)}, value: to})
+			}
 		}
-		c := choice{of, len(endpoints)}
+		c := choiceOf(of, endpoints, o.Timeout)
 		all = append(all, element{Key{c.set(), k.Fields}, "", c})
 	}
 	choose(k.Map, o.Endpoints)
 	if o.LocalOnly {
 		all = append(all, in(localOf(k.Map), ""))
 		choose(localOf(k.Map), o.LocalEndpoints)
-	}
-	if o.Chain != "" {
-		all = append(all, in(chainsOf(k.Map), fmt.Sprint("goto ", o.Chain)))
 	}
 	return all
 }

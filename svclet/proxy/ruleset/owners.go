@@ -64,8 +64,12 @@ func (o Owners) change(changes []Change) (before map[Key]owner, conflicts []Conf
 	}
 	for key, was := range before {
 		if of := o[key]; len(of) > 0 {
-			of[0].Endpoints = arrange(was.Endpoints, of[0].Endpoints)
-			of[0].LocalEndpoints = arrange(was.LocalEndpoints, of[0].LocalEndpoints)
+			arranged := arrange
+			if of[0].Timeout > 0 {
+				arranged = keepNumbers
+			}
+			of[0].Endpoints = arranged(was.Endpoints, of[0].Endpoints)
+			of[0].LocalEndpoints = arranged(was.LocalEndpoints, of[0].LocalEndpoints)
 		}
 	}
 	for key := range contested {
@@ -116,6 +120,40 @@ func arrange(before, after []string) []string {
 		if arranged[n] == "" {
 			arranged[n], others = others[0], others[1:]
 		}
+	}
+	return arranged
+}
+
+// keepNumbers returns the endpoints after a change in an order in which each that was there before
+// keeps its number: clients stay with it. Other endpoints get the lowest numbers that are left. Those
+// without an endpoint have an empty string.
+func keepNumbers(before, after []string) []string {
+	if len(before) == 0 {
+		return after
+	}
+	come := make(map[string]bool, len(after))
+	for _, e := range after {
+		come[e] = e != ""
+	}
+	arranged := slices.Clone(before)
+	for n, e := range arranged {
+		if !come[e] {
+			arranged[n] = ""
+		}
+		delete(come, e)
+	}
+	for _, e := range after {
+		if !come[e] {
+			continue
+		}
+		if n := slices.Index(arranged, ""); n >= 0 {
+			arranged[n] = e
+		} else {
+			arranged = append(arranged, e)
+		}
+	}
+	for len(arranged) > 0 && arranged[len(arranged)-1] == "" {
+		arranged = arranged[:len(arranged)-1]
 	}
 	return arranged
 }

@@ -38,10 +38,9 @@ func TestOnlyTheOwnerLeadsToAnAddressAndRestrictsIt(t *testing.T) {
 		}
 		return ruleset.PartOf(s, corev1.IPv4Protocol, ruleset.Place{})
 	}
-	const ranges = "198.51.100.0/24"
 	none := ruleset.Part{}
 	ready, closed := part("old", 5, "", "10.244.0.5"), part("old", 5, "", "")
-	restricted, young := part("old", 5, ranges, "10.244.0.5"), part("young", 20, ranges, "10.244.0.6")
+	restricted, young := part("old", 5, "198.51.100.0/24", "10.244.0.5"), part("young", 20, "192.0.2.0/24", "10.244.0.6")
 	open, last := part("young", 20, "", "10.244.0.6"), part("last", 30, "", "")
 	for _, test := range []struct {
 		rule          string
@@ -88,23 +87,21 @@ func TestOnlyTheOwnerLeadsToAnAddressAndRestrictsIt(t *testing.T) {
 	}
 }
 
-// keysOf returns the maps of the keys in a table, and the services that these lead to: old has the
-// endpoint 10.244.0.5, young 10.244.0.6.
+// keysOf returns the sets of the keys in a table, and the services that these are of: old has the
+// endpoint 10.244.0.5 and the source range 198.51.100.0/24, young 10.244.0.6 and 192.0.2.0/24.
 func keysOf(dump string) []string {
 	var keys []string
-	endpoints := map[string]string{"external-ips": "tcp-external-endpoints", "node-ports": "tcp-node-port-endpoints"}
+	with := map[string]string{"external-ips": "tcp-external-endpoints", "node-ports": "tcp-node-port-endpoints", "guarded-ips": "source-ranges-of-24"}
 	for line := range strings.Lines(dump) {
 		rest, _ := strings.CutPrefix(line, "add element ip svc0 ")
-		name, verdict, _ := strings.Cut(rest, " ")
+		name, _, _ := strings.Cut(rest, " ")
 		if rest == line || name == "pod-ranges" || name == "hairpins" || strings.Contains(name, "endpoints") || strings.Contains(name, "-of-") {
 			continue
 		}
-		if endpointMap := endpoints[name]; endpointMap != "" { // its verdict is the same for all services with one endpoint
-			_, verdict, _ = strings.Cut(dump, "add element ip svc0 "+endpointMap+" ")
-			verdict, _, _ = strings.Cut(verdict, "\n")
-		}
-		for of, endpoint := range map[string]string{"old": ": 10.244.0.5 ", "young": ": 10.244.0.6 ", "last": "none"} {
-			if strings.Contains(verdict, "/"+of+"/") || strings.Contains(verdict, endpoint) {
+		_, value, _ := strings.Cut(dump, "add element ip svc0 "+with[name]+" ")
+		value, _, _ = strings.Cut(value, "\n")
+		for of, has := range map[string][2]string{"old": {": 10.244.0.5 ", "{ 198.51.100.0 "}, "young": {": 10.244.0.6 ", "{ 192.0.2.0 "}} {
+			if strings.Contains(value, has[0]) || strings.Contains(value, has[1]) {
 				name += " " + of
 			}
 		}
@@ -113,13 +110,18 @@ func keysOf(dump string) []string {
 	return keys
 }
 
-// withoutEndpoints is the part of a service whose verdict is that of its policy.
+// source returns the range of the sources of the service with a name.
+func source(name string) string {
+	return map[string]string{"a": "192.0.2.0", "b": "203.0.113.0", "old": "198.51.100.0"}[name]
+}
+
+// withoutEndpoints is the part of a service of which only its source ranges are in the table.
 func withoutEndpoints(name string, created int64) ruleset.Part {
 	return ruleset.PartOf(ruleset.Service{Service: &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Unix(created, 0)},
 		Spec: corev1.ServiceSpec{
 			ClusterIP: "10.96.0.1", IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, ExternalIPs: []string{"203.0.113.9"},
-			LoadBalancerSourceRanges: []string{"198.51.100.0/24"}, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
+			LoadBalancerSourceRanges: []string{source(name) + "/24"}, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
 		},
 		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}}},
 	}}, corev1.IPv4Protocol, ruleset.Place{})
@@ -138,16 +140,16 @@ func TestTheOldestServiceOwnsAKeyThatSeveralWant(t *testing.T) {
 		// conflict are the services of the conflict, in order.
 		conflict []string
 	}{
-		{"one service", nil, []ruleset.Change{add(b)}, "/b/", nil},
-		{"of the same age, the first by name", nil, []ruleset.Change{add(b), add(a)}, "/a/", []string{"a", "b"}},
-		{"an older one takes it", []ruleset.Change{add(a)}, []ruleset.Change{add(old)}, "/old/", []string{"old", "a"}},
-		{"a younger one does not", []ruleset.Change{add(old)}, []ruleset.Change{add(a)}, "/old/", []string{"old", "a"}},
-		{"the next one has it when the owner goes", []ruleset.Change{add(a), add(b), add(old)}, []ruleset.Change{remove(old)}, "/a/", nil},
-		{"another than the owner goes", []ruleset.Change{add(a), add(b)}, []ruleset.Change{remove(b)}, "/a/", nil},
+		{"one service", nil, []ruleset.Change{add(b)}, "b", nil},
+		{"of the same age, the first by name", nil, []ruleset.Change{add(b), add(a)}, "a", []string{"a", "b"}},
+		{"an older one takes it", []ruleset.Change{add(a)}, []ruleset.Change{add(old)}, "old", []string{"old", "a"}},
+		{"a younger one does not", []ruleset.Change{add(old)}, []ruleset.Change{add(a)}, "old", []string{"old", "a"}},
+		{"the next one has it when the owner goes", []ruleset.Change{add(a), add(b), add(old)}, []ruleset.Change{remove(old)}, "a", nil},
+		{"another than the owner goes", []ruleset.Change{add(a), add(b)}, []ruleset.Change{remove(b)}, "a", nil},
 		{"all go", []ruleset.Change{add(a), add(b)}, []ruleset.Change{remove(a), remove(b)}, "", nil},
-		{"one comes and the owner goes", []ruleset.Change{add(old)}, []ruleset.Change{add(b), remove(old)}, "/b/", nil},
-		{"a conflict is reported once", []ruleset.Change{add(a), add(b)}, []ruleset.Change{{Before: b, After: b}}, "/a/", nil},
-		{"the owner is created again", []ruleset.Change{add(old), add(a)}, []ruleset.Change{{Before: old, After: withoutEndpoints("old", 20)}}, "/a/", nil},
+		{"one comes and the owner goes", []ruleset.Change{add(old)}, []ruleset.Change{add(b), remove(old)}, "b", nil},
+		{"a conflict is reported once", []ruleset.Change{add(a), add(b)}, []ruleset.Change{{Before: b, After: b}}, "a", nil},
+		{"the owner is created again", []ruleset.Change{add(old), add(a)}, []ruleset.Change{{Before: old, After: withoutEndpoints("old", 20)}}, "a", nil},
 	} {
 		fake, table, owners := knftables.NewFake(knftables.IPv4Family, "svc0"), ruleset.Table{Family: corev1.IPv4Protocol}, ruleset.Owners{}
 		tx := fake.NewTransaction()
@@ -161,14 +163,18 @@ func TestTheOldestServiceOwnsAKeyThatSeveralWant(t *testing.T) {
 		if err := fake.Run(context.Background(), tx); err != nil {
 			t.Errorf("%s: %v", test.rule, err)
 		}
-		var verdict string
+		var of string
 		for line := range strings.Lines(fake.Dump()) {
-			if strings.HasPrefix(line, "add element ip svc0 guarded-ips { "+key+" : ") {
-				verdict += line
+			if rest, found := strings.CutPrefix(line, "add element ip svc0 source-ranges-of-24 { "); found {
+				of += rest
 			}
 		}
-		if (verdict == "") != (test.want == "") || strings.Count(verdict, "\n") > 1 || !strings.Contains(verdict, test.want) {
-			t.Errorf("%s: the key has %q, want that of %q", test.rule, verdict, test.want)
+		want := ""
+		if test.want != "" {
+			want = source(test.want) + " . " + key + " }\n"
+		}
+		if of != want {
+			t.Errorf("%s: the key has %q, want that of %q", test.rule, of, test.want)
 		}
 		var got []string
 		for _, c := range conflicts {

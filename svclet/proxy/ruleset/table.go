@@ -8,14 +8,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/knftables"
 
 	"svc.dev/svc/svclet/nft"
-	"svc.dev/svc/svclet/services"
 )
 
 // The sets and maps of a table, by which a packet's destination finds its service.
@@ -37,7 +35,7 @@ const (
 	// droppedIPs are the cluster IPs whose endpoints are on other nodes, while only those of this
 	// node are eligible.
 	droppedIPs = "dropped-ips"
-	// guardedIPs are the addresses of load balancers with source ranges.
+	// guardedIPs are the keys of load balancers with source ranges.
 	guardedIPs = "guarded-ips"
 	// hairpins are pairs of the same address: of endpoints that may be on this node, which
 	// would answer themselves directly when they reach themselves through a service. They may
@@ -91,26 +89,16 @@ func (t Table) Create(tx *knftables.Transaction) (Choices, map[string]int) {
 	tx.Add(&knftables.Chain{Name: nodeChain})
 	rule(tx, nodeChain, fmt.Sprintf("ct original %s daddr @%s goto %s", Protocol(t.Family), serviceIPs, masqueradeChain))
 	choices := newChoices()
-	for _, of := range slices.Sorted(maps.Keys(keySets())) {
-		tx.Add(&knftables.Chain{Name: of})
-	}
-	t.addChoices(tx, nil, slices.Collect(maps.Keys(choices)), choices)
+	t.changeChoices(tx, nil, choices)
 	return choices, t.createHooks(tx)
 }
 
-// verdictMaps returns the names of the maps of verdicts, and plainSets those of the sets of keys.
-func verdictMaps() []string {
-	return []string{chainsOf(clusterIPs), chainsOf(externalIPs), chainsOf(nodePorts), guardedIPs}
-}
-
+// plainSets returns the names of the sets of keys.
 func plainSets() []string {
-	return []string{clusterIPs, externalIPs, nodePorts, localExternalIPs, localNodePorts, closedIPs, closedExternalIPs, closedPorts, droppedIPs}
+	return []string{clusterIPs, externalIPs, nodePorts, localExternalIPs, localNodePorts, closedIPs, closedExternalIPs, closedPorts, droppedIPs, guardedIPs}
 }
 
 func (t Table) createMaps(tx *knftables.Transaction) {
-	for _, name := range verdictMaps() {
-		tx.Add(&knftables.Map{Name: name, Type: t.keyType(strings.TrimPrefix(name, chainsOf(""))) + " : verdict"})
-	}
 	for _, name := range plainSets() {
 		tx.Add(&knftables.Set{Name: name, Type: t.keyType(name)})
 	}
@@ -151,7 +139,7 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 	ip := Protocol(t.Family)
 	// to returns the rule that leads the packets to keys of a set to its chain.
 	to := func(of string) string { return fmt.Sprintf("%s @%s goto %s", t.key(of), of, of) }
-	guarded := t.key(guardedIPs) + " vmap @" + guardedIPs
+	guarded := fmt.Sprintf("%s @%s goto %s", t.key(guardedIPs), guardedIPs, sourceRanges)
 	toNode, fromPods, within := "fib daddr type local ", "", `"lo"`
 	if t.Bridge != "" {
 		fromPods = fmt.Sprintf("iifname %q ", t.Bridge)
@@ -237,20 +225,14 @@ type Change struct{ Before, After Part }
 
 // Change adds to a transaction what makes the table have the new parts of services, and
 // changes the owners of its keys and its choices likewise. It adds to stale the flows that end, and
-// returns the keys that services have begun to want beside others. What leads to a key or chain goes
+// returns the keys that services have begun to want beside others. What leads to a key goes
 // before another service gets it, so that the changes may come in any order.
 func (t Table) Change(tx *knftables.Transaction, owners Owners, choices Choices, stale *Stale, changes ...Change) []Conflict {
 	deletes, adds, conflicts := changeElements(owners, stale, changes)
-	for _, c := range changes {
-		t.addChains(tx, c)
-	}
 	before := maps.Clone(choices)
-	gone, come := choices.change(deletes, adds)
-	if len(come) > 0 {
-		t.addChoices(tx, t.leads(before), come, choices)
-	}
-	for _, c := range changes {
-		changeRules(tx, c.Before.Chains, c.After.Chains)
+	remove := func() {}
+	if choices.change(deletes, adds) {
+		remove = t.changeChoices(tx, before, choices)
 	}
 	for _, e := range deletes {
 		e.delete(tx)
@@ -258,47 +240,19 @@ func (t Table) Change(tx *knftables.Transaction, owners Owners, choices Choices,
 	for _, e := range adds {
 		e.add(tx)
 	}
-	for _, c := range changes {
-		for _, name := range added(c.After.Chains, c.Before.Chains) {
-			tx.Delete(&knftables.Chain{Name: name})
-		}
-		for _, name := range added(c.After.Sets, c.Before.Sets) {
-			tx.Delete(&knftables.Set{Name: name})
-		}
-	}
-	for _, c := range sorted(gone) {
-		tx.Delete(&knftables.Set{Name: c.set()})
-	}
+	remove()
 	return conflicts
 }
 
-// addChains adds the new chains and sets of a service.
-func (t Table) addChains(tx *knftables.Transaction, c Change) {
-	for _, name := range added(c.Before.Sets, c.After.Sets) {
-		tx.Add(&knftables.Set{
-			Name: name, Type: t.addressType(), Flags: []knftables.SetFlag{knftables.DynamicFlag, knftables.TimeoutFlag},
-			Timeout: ptr.To(time.Duration(c.After.Sets[name]) * time.Second),
-		})
-	}
-	for _, name := range added(c.Before.Chains, c.After.Chains) {
-		tx.Add(&knftables.Chain{Name: name})
-	}
-}
-
-// Content returns what the table has with the rules of its hooks, the parts of services, and the
-// choices and owners that [Table.Change] has made of these. Clients that stay with an endpoint do not count.
-func (t Table) Content(hooks map[string]int, choices Choices, owners Owners, parts map[services.Key]Part) nft.Content {
+// Content returns what the table has with the rules of its hooks, and the choices and owners that
+// [Table.Change] has made of the parts of services. Clients that stay with an endpoint do not count.
+func (t Table) Content(hooks map[string]int, choices Choices, owners Owners) nft.Content {
 	c := nft.Content{Rules: maps.Clone(hooks), Elements: map[string]int{podRanges: len(t.podRanges()), serviceIPs: 0, hairpins: 0}}
 	c.Rules[masqueradeChain], c.Rules[nodeChain] = 1, 1
 	for name, rules := range t.leads(choices) {
 		c.Rules[name] = len(rules)
 	}
-	for _, part := range parts {
-		for name, rules := range part.Chains {
-			c.Rules[name] = len(rules)
-		}
-	}
-	for _, name := range slices.Concat(verdictMaps(), plainSets(), endpointMaps()) {
+	for _, name := range slices.Concat(plainSets(), endpointMaps()) {
 		c.Elements[name] = 0
 	}
 	for choice := range choices {
@@ -310,24 +264,6 @@ func (t Table) Content(hooks map[string]int, choices Choices, owners Owners, par
 		}
 	}
 	return c
-}
-
-// Affinity is the prefix of the names of the sets of clients that stay with an endpoint.
-const Affinity = affinity + "-"
-
-const affinity = "affinity"
-
-// Restore adds to a transaction that has created the table the clients that its sets had.
-func Restore(tx *knftables.Transaction, clients map[string][]nft.Member, changes ...Change) {
-	for _, c := range changes {
-		for _, name := range slices.Sorted(maps.Keys(c.After.Sets)) {
-			for _, m := range clients[name] {
-				if left := int64(m.Expires / time.Second); left > 0 {
-					tx.Add(&knftables.Element{Set: name, Key: []string{fmt.Sprintf("%s expires %ds", m.Address, left)}})
-				}
-			}
-		}
-	}
 }
 
 // changeRules changes the rules of chains when all chains are there: chains go to others.
