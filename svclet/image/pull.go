@@ -142,9 +142,9 @@ func (m *Manager) tryLogin(ctx context.Context, spec *runtimeapi.ImageSpec, auth
 	err = withoutOperation(err)
 	// The code Unknown would hide the reasons that are prefixes of messages.
 	if s, ok := status.FromError(err); ok && s.Code() == codes.Unknown {
-		return "", errors.New(s.Message())
+		err = errors.New(s.Message())
 	}
-	return ref, err
+	return ref, ExplainDamage(err)
 }
 
 // withoutOperation returns the runtime's own error without the operation and the image:

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/internal/progress"
+	pulls "svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/image/pause"
 )
 
@@ -182,7 +183,7 @@ func explain(err error, registry string) error {
 			return fmt.Errorf("%w: %s", err, known.remedy)
 		}
 	}
-	return err
+	return pulls.ExplainDamage(err)
 }
 
 // remove removes an image that nothing uses.

@@ -153,6 +153,7 @@ func TestErrorsOfRegistriesSayWhatToDo(t *testing.T) {
 		"pulling from host registry.example.com:5000 failed with status code [manifests 1]: 401 Unauthorized":                            "imagePullSecrets",
 		`failed to do request: Head "https://registry.example.com:5000/v2/": tls: failed to verify certificate: x509: unknown authority`: "certificate authority in " + file,
 		`failed to do request: Head "https://registry.example.com:5000/v2/": http: server gave HTTP response to HTTPS client`:            "http:// in " + file,
+		`failed to copy: httpReadSeeker: failed open: unexpected EOF`:                                                                    "is truncated: pull the image again",
 		`failed to resolve reference "registry.example.com:5000/web:2": registry.example.com:5000/web:2: not found`:                      "",
 	} {
 		got := explain(errors.New(text), "registry.example.com:5000").Error()
