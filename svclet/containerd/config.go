@@ -123,6 +123,10 @@ func (c Config) socket() string   { return filepath.Join(c.runDir(), socketName)
 func (c Config) stateDir() string { return filepath.Join(c.runDir(), "state") }
 func (c Config) bootFile() string { return filepath.Join(c.runDir(), "boot-id") }
 
+// tablesFile has the tables of nftables that iptables has made for the rules of pods: a family and
+// a name in each line.
+func (c Config) tablesFile() string { return filepath.Join(c.runDir(), "iptables-tables") }
+
 // Endpoint returns containerd's CRI endpoint, even if it does not run.
 func (c Config) Endpoint() string { return "unix://" + c.socket() }
 

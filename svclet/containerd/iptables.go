@@ -2,12 +2,17 @@ package containerd
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/knftables"
 
 	"svc.dev/svc/svclet/iptables"
 	"svc.dev/svc/svclet/nft"
@@ -18,6 +23,11 @@ type rule struct {
 	v6           bool
 	table, chain string
 	args         []string // as iptables lists them
+}
+
+// equal reports whether both are the same.
+func (r rule) equal(other rule) bool {
+	return r.v6 == other.v6 && r.table == other.table && r.chain == other.chain && slices.Equal(r.args, other.args)
 }
 
 // masqueradeRules returns the rules by which connections of pods that leave the machine
@@ -150,5 +160,69 @@ func (r rule) remove(ctx context.Context, program string) error {
 // run runs iptables or ip6tables for a rule.
 func (r rule) run(ctx context.Context, program string, action ...string) error {
 	_, err := iptables.Run(ctx, iptables.Program(program, r.v6), slices.Concat([]string{"--table", r.table}, action, r.args)...)
+	return err
+}
+
+// recordTables keeps in a file which tables of nftables are missing that iptables makes for rules. With
+// the iptables of the kernel's older interface there are never any.
+func (c Config) recordTables(rules []rule) error {
+	made, err := c.madeTables()
+	if err != nil {
+		return err
+	}
+	for _, r := range rules {
+		table := r.nftTable()
+		if slices.Contains(made, table) {
+			continue
+		}
+		found, err := table.Found()
+		if err != nil {
+			return err
+		}
+		if !found {
+			made = append(made, table)
+		}
+	}
+	var content strings.Builder
+	for _, table := range made {
+		fmt.Fprintln(&content, table.Family, table.Name)
+	}
+	if err := os.MkdirAll(c.runDir(), 0o711); err != nil {
+		return fmt.Errorf("keep which tables iptables has made: %w", err)
+	}
+	_, err = replaceFile(c.tablesFile(), []byte(content.String()))
+	return err
+}
+
+// nftTable returns the table of nftables that has the rule.
+func (r rule) nftTable() nft.Table {
+	if r.v6 {
+		return nft.Table{Family: knftables.IPv6Family, Name: r.table}
+	}
+	return nft.Table{Family: knftables.IPv4Family, Name: r.table}
+}
+
+// madeTables returns the tables of the file.
+func (c Config) madeTables() ([]nft.Table, error) {
+	content, err := os.ReadFile(c.tablesFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read which tables iptables has made: %w", err)
+	}
+	var made []nft.Table
+	for line := range strings.Lines(string(content)) {
+		if family, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			made = append(made, nft.Table{Family: knftables.Family(family), Name: name})
+		}
+	}
+	return made, nil
+}
+
+// removeTables removes the tables of the file that have no rules any more: an empty chain FORWARD
+// stays where another program has made it, or uses it.
+func (c Config) removeTables() error {
+	made, err := c.madeTables()
+	for _, table := range made {
+		err = errors.Join(err, table.RemoveUnused())
+	}
 	return err
 }

@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -243,5 +244,89 @@ func TestNoRulesAreAddedWithoutThePermissionAndWithoutIPTables(t *testing.T) {
 	r := &Runtime{settings: settings{Config: Config{Dir: t.TempDir(), Programs: Programs{IPTables: "/none/iptables"}}}}
 	if added, err := r.EnsureRules(t.Context()); added || err == nil || !strings.HasPrefix(err.Error(), "/none/iptables --wait 5 --table filter --append FORWARD -i svc0 -j ACCEPT: ") {
 		t.Errorf("a program that cannot be run: %t, %v", added, err)
+	}
+}
+
+// nftRuleset lists all tables of nftables.
+func nftRuleset(t *testing.T) string {
+	t.Helper()
+	listed, err := exec.CommandContext(t.Context(), "nft", "list", "ruleset").Output()
+	if err != nil {
+		t.Error(err)
+	}
+	return string(listed)
+}
+
+// A reset leaves the tables of others, and of those that iptables has made for rules of pods the
+// ones that have something else by then.
+func TestTablesThatIptablesHasMadeForPodsAreRemovedWithTheirRules(t *testing.T) {
+	skipUnlessOfNft(t)
+	for _, test := range []struct {
+		before, between string
+		left            []string // words of the rule set afterwards
+	}{
+		{"", "", nil},
+		{"iptables -A FORWARD -i eth0 -j DROP", "", []string{"table ip filter", "eth0"}},
+		{"nft add table ip6 filter", "", []string{"table ip6 filter"}},
+		{"", "iptables -P FORWARD DROP", []string{"table ip filter", "policy drop"}},
+		{"", "iptables -t nat -N MINE", []string{"table ip nat", "chain MINE"}},
+		{"", "nft add set ip nat mine { type ipv4_addr; }", []string{"table ip nat", "set mine"}},
+		{"", "ip6tables -A INPUT -i eth0 -j DROP", []string{"table ip6 filter", "eth0"}},
+	} {
+		withIPTables(t, func(program string, run func(string)) {
+			config := Config{Dir: t.TempDir(), PodCIDRs: []string{"10.88.0.0/24", "fd00:88::/64"}, Programs: Programs{IPTables: program}}
+			if test.before != "" {
+				run(test.before)
+			}
+			rules := slices.Concat(forwardRules("svc0", config.PodCIDRs), masqueradeRules("svc0", config.PodCIDRs))
+			for range 2 { // as after a restart
+				if err := config.recordTables(rules); err != nil {
+					t.Error(err)
+				}
+				if _, err := addRules(t.Context(), program, rules); err != nil {
+					t.Error(err)
+				}
+			}
+			if test.between != "" {
+				run(test.between)
+			}
+			if err := errors.Join(removeRules(t.Context(), program, rules), config.removeTables()); err != nil {
+				t.Error(err)
+			}
+			got := nftRuleset(t)
+			for _, word := range test.left {
+				if !strings.Contains(got, word) {
+					t.Errorf("after %q and %q, %q is missing in\n%s", test.before, test.between, word, got)
+				}
+			}
+			if want := min(len(test.left), 1); strings.Count(got, "table ") != want {
+				t.Errorf("after %q and %q, %d tables are expected in\n%s", test.before, test.between, want, got)
+			}
+		})
+	}
+}
+
+// Connections of pods go on while the ranges change.
+func TestRulesThatBothRangesHaveStayWhenRangesChange(t *testing.T) {
+	config := Config{Bridge: "svc0", ServiceProxy: true}
+	before, after := []string{"10.88.0.0/24", "fd00:88::/64"}, []string{"10.88.7.0/24"}
+	r := &Runtime{}
+	text := func(rules []rule) (all []string) {
+		for _, r := range rules {
+			all = append(all, strings.Join(append([]string{map[bool]string{true: "ip6tables", false: "iptables"}[r.v6], r.chain}, r.args...), " "))
+		}
+		return all
+	}
+	got := text(former(config, before, after, r.rules(config, after)))
+	want := text(slices.Concat(forwardRules("svc0", before[1:]), masqueradeRules("svc0", before), serviceRules("svc0", before[1:])))
+	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("%q are removed, want %q", got, want)
+	}
+	if got := former(config, after, after, r.rules(config, after)); len(got) > 0 {
+		t.Errorf("%q are removed without a change", text(got))
+	}
+	config.ServiceProxy = false
+	if got := text(former(config, after, after, r.rules(config, after))); !slices.Equal(got, text(serviceRules("svc0", after))) {
+		t.Errorf("without the proxy %q are removed", got)
 	}
 }

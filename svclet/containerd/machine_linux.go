@@ -87,7 +87,7 @@ func (c Config) forgetOtherBoot() error {
 		return fmt.Errorf("read the ID of the boot before: %w", err)
 	}
 	if before != nil && string(before) != string(now) {
-		if err := os.RemoveAll(c.stateDir()); err != nil {
+		if err := errors.Join(os.RemoveAll(c.stateDir()), os.RemoveAll(c.tablesFile())); err != nil {
 			return fmt.Errorf("remove containerd's state of the boot before: %w", err)
 		}
 	}

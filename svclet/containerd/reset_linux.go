@@ -111,7 +111,7 @@ func removeNetwork(ctx context.Context, config Config, cidrs []string) error {
 	}
 	var errs []error
 	if iptables := config.Programs.IPTables; iptables != "" {
-		errs = append(errs, removeRules(ctx, iptables, slices.Concat(masqueradeRules(bridge, cidrs), forwardRules(bridge, cidrs), serviceRules(bridge, cidrs))))
+		errs = append(errs, removeRules(ctx, iptables, slices.Concat(masqueradeRules(bridge, cidrs), forwardRules(bridge, cidrs), serviceRules(bridge, cidrs))), config.removeTables())
 	}
 	return errors.Join(append(errs, forgetNetworks(config), removeRulesOf(bridge), removeBridge(bridge))...)
 }

@@ -275,17 +275,25 @@ func (r *Runtime) network(ctx context.Context, config Config) (warnings []string
 	if iptables == "" {
 		return append(warnings, "iptables is missing: pods do not reach other machines (on Debian and Ubuntu: apt-get install iptables)"), nil
 	}
-	if !slices.Equal(before, after) {
-		err = removeRules(ctx, iptables, slices.Concat(forwardRules(config.bridge(), before), masqueradeRules(config.bridge(), before), serviceRules(config.bridge(), before)))
-	}
-	if !config.ServiceProxy {
-		err = errors.Join(err, removeRules(ctx, iptables, serviceRules(config.bridge(), after)))
-	}
-	_, failed := addRules(ctx, iptables, r.rules(config, after))
-	if err = errors.Join(err, failed); err != nil {
+	rules := r.rules(config, after)
+	recorded := config.recordTables(rules)
+	_, err = addRules(ctx, iptables, rules)
+	// Connections go on, so what both have stays, and the rest is removed afterwards.
+	if err = errors.Join(recorded, err, removeRules(ctx, iptables, former(config, before, after, rules))); err != nil {
 		warnings = append(warnings, fmt.Sprintf("pods do not reach other machines: %v", err))
 	}
 	return warnings, nil
+}
+
+// former returns the rules of other ranges and settings that are not among those of now. Whether
+// connections are masqueraded is decided by [Runtime.Masquerade].
+func former(config Config, before, after []string, now []rule) []rule {
+	bridge := config.bridge()
+	old := serviceRules(bridge, after)
+	if !slices.Equal(before, after) {
+		old = slices.Concat(old, forwardRules(bridge, before), masqueradeRules(bridge, before), serviceRules(bridge, before))
+	}
+	return slices.DeleteFunc(old, func(r rule) bool { return slices.ContainsFunc(now, r.equal) })
 }
 
 // adopt adopts a running containerd, if there is one and it is suitable.
