@@ -23,6 +23,7 @@ import (
 	"svc.dev/svc/apiserver/authentication/bootstraptoken"
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/metrics"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
@@ -47,9 +48,14 @@ func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupRe
 	if behind != nil {
 		return newHostIdentity(o, behind)
 	}
+	set, err := o.Gates()
+	if err != nil {
+		return nil, err
+	}
+	authorizers := o.Authorization
+	authorizers.NodesBySelectors = set.Enabled(gates.AuthorizeNodeWithSelectors)
 	made := &identity{uses: metrics.NewTokens()}
-	var err error
-	if made.authorizers, err = authorization.New(o.Authorization); err != nil {
+	if made.authorizers, err = authorization.New(authorizers); err != nil {
 		return nil, err
 	}
 	config, err := authenticationConfig(o, made.authorizers.AllowsAll, clock)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/release"
 )
 
 func TestANodeActsOnlyOnItsOwnPods(t *testing.T) {
@@ -39,6 +41,7 @@ func TestANodeActsOnlyOnItsOwnPods(t *testing.T) {
 		{"and no other's", http.MethodPatch, "/api/v1/nodes/b/status", `{"status": {"addresses": []}}`, http.StatusForbidden},
 		{"it writes the status of its pods", http.MethodPatch, pods + "/mine/status", status, http.StatusOK},
 		{"and not that of others", http.MethodPatch, pods + "/theirs/status", status, http.StatusForbidden},
+		{"not even without a UID", http.MethodPut, pods + "/theirs/status", `{"metadata": {"name": "theirs"}, "spec": {"nodeName": "b", "containers": [{"name": "c", "image": "i"}]}, "status": {"message": "from a"}}`, http.StatusForbidden},
 		{"it makes no pods", http.MethodPost, pods, pod("new", "a"), http.StatusForbidden},
 		{"it deletes no other's pods", http.MethodDelete, pods + "/theirs", now, http.StatusForbidden},
 		{"nor gives them time to end", http.MethodDelete, pods + "/theirs", `{"gracePeriodSeconds": 5}`, http.StatusForbidden},
@@ -63,5 +66,48 @@ func TestANodeActsOnlyOnItsOwnPods(t *testing.T) {
 		if resp.StatusCode != test.want {
 			t.Errorf("%s: %s %s is answered with %d, want %d", test.rule, test.method, test.path, resp.StatusCode, test.want)
 		}
+	}
+}
+
+// TestANodeReadsOtherNodesAndPodsAsInTheRelease: since 1.32 only by a role, which an
+// administrator can take away.
+func TestANodeReadsOtherNodesAndPodsAsInTheRelease(t *testing.T) {
+	const own, others, all = "/api/v1/pods?fieldSelector=spec.nodeName=n1", "/api/v1/pods?fieldSelector=spec.nodeName=n2", "/api/v1/pods"
+	for served, restricted := range map[string]bool{"1.31": false, "1.32": true, "1.37": true} {
+		t.Run(served, func(t *testing.T) {
+			s := newStage(t, "", func(o *options.Options) {
+				var err error
+				if o.Release, err = release.Parse(served); err != nil {
+					t.Fatal(err)
+				}
+			})
+			as := func(path string) (int, string) { return s.request("n1", http.MethodGet, path, "", nil) }
+			check := func(want map[string]int) {
+				t.Helper()
+				for path, code := range want {
+					if got, body := as(path); got != code {
+						t.Errorf("%s: %d %s, want %d", path, got, body, code)
+					}
+				}
+			}
+			missing := http.StatusNotFound
+			if restricted {
+				missing = http.StatusForbidden
+			}
+			await(t, func() (int, string) { return as(all) }, http.StatusOK) // the role is in force
+			check(map[string]int{
+				own: http.StatusOK, others: http.StatusOK, "/api/v1/nodes": http.StatusOK,
+				"/api/v1/nodes/n1": http.StatusNotFound, "/api/v1/nodes/n2": missing, "/api/v1/namespaces/default/pods/other": missing,
+			})
+			if !restricted {
+				return
+			}
+			s.must(http.MethodDelete, rbacPath+"/clusterrolebindings/system:svc-node-network", "")
+			await(t, func() (int, string) { return as(all) }, http.StatusForbidden)
+			check(map[string]int{
+				own: http.StatusOK, others: http.StatusForbidden, all + "?fieldSelector=spec.nodeName!=n1": http.StatusForbidden,
+				"/api/v1/nodes": http.StatusForbidden, "/api/v1/nodes?fieldSelector=metadata.name=n1": http.StatusOK, "/api/v1/nodes/n1": http.StatusNotFound,
+			})
+		})
 	}
 }

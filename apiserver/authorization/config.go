@@ -50,6 +50,9 @@ type Config struct {
 	PolicyFile string
 	// Webhook is for the mode Webhook.
 	Webhook WebhookConfig
+	// NodesBySelectors restricts nodes, in the mode Node, to reading their own Node and pods:
+	// the feature gate AuthorizeNodeWithSelectors.
+	NodesBySelectors bool
 	// Components are the grants to components, without a mode and with RBAC.
 	Components Grants
 	// Own are the grants to the program that the server is part of, in every mode.

@@ -134,6 +134,27 @@ func TestRolesFollowTheGatesOfTheRelease(t *testing.T) {
 	}
 }
 
+// TestNodesListNodesAndPodsByARoleSinceTheNodeAuthorizerDoesNotAllowIt: svc's agents need it.
+func TestNodesListNodesAndPodsByARoleSinceTheNodeAuthorizerDoesNotAllowIt(t *testing.T) {
+	for _, test := range []struct {
+		minor int
+		set   string
+		want  bool
+	}{{28, "", false}, {31, "", false}, {31, "AuthorizeNodeWithSelectors=true", true}, {32, "", true}, {33, "AuthorizeNodeWithSelectors=false", false}, {36, "", true}, {37, "", true}} {
+		roles := rolesAt(t, release.Release{Major: 1, Minor: test.minor}, test.set)
+		i := slices.IndexFunc(roles, func(r DefaultRole) bool { return r.Name == "system:svc-node-network" })
+		if (i >= 0) != test.want {
+			t.Errorf("1.%d %s: the role is there: %t, want %t", test.minor, test.set, i >= 0, test.want)
+		}
+		if i < 0 {
+			continue
+		}
+		if bound := roles[i].Subjects; len(bound) != 1 || bound[0].Kind != rbacv1.GroupKind || bound[0].Name != user.NodesGroup {
+			t.Errorf("1.%d %s: bound to %v", test.minor, test.set, bound)
+		}
+	}
+}
+
 func TestTheTableIsReadInFull(t *testing.T) {
 	reader := defaultRole(t, "extension-apiserver-authentication-reader")
 	rule := rbacv1.PolicyRule{

@@ -28,7 +28,7 @@ func Acts(name string) bool {
 
 var ofChain = []featuregate.Feature{
 	ConstrainedImpersonation, ValidatingAdmissionPolicy, MutatingAdmissionPolicy,
-	AllowInsecureSvcletCertificateSigningRequests, ServiceAccountNodeAudienceRestriction,
+	AllowInsecureSvcletCertificateSigningRequests, AuthorizeNodeWithSelectors, ServiceAccountNodeAudienceRestriction,
 	ServiceAccountTokenNodeBinding, PodTopologyLabelsAdmission,
 }
 

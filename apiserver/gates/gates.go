@@ -50,6 +50,8 @@ const (
 	// AllowInsecureSvcletCertificateSigningRequests lets nodes request certificates of other
 	// nodes' names, as before 1.31. Kubernetes' name has Kubelet.
 	AllowInsecureSvcletCertificateSigningRequests featuregate.Feature = "AllowInsecureSvcletCertificateSigningRequests"
+	// AuthorizeNodeWithSelectors restricts nodes to reading their own Node and pods.
+	AuthorizeNodeWithSelectors featuregate.Feature = "AuthorizeNodeWithSelectors"
 	// ServiceAccountNodeAudienceRestriction restricts the audiences of the tokens that nodes
 	// request.
 	ServiceAccountNodeAudienceRestriction featuregate.Feature = "ServiceAccountNodeAudienceRestriction"

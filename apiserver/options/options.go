@@ -255,11 +255,14 @@ func New() *Options {
 	o.Admission = newAdmission(plugins.Settings{
 		Tolerations: o.Tolerations,
 		Release:     func() release.Release { return o.Release },
-		Gates: func() (featuregate.FeatureGate, error) {
-			return gates.At(releases.Release(o.Release.Minor), utilfeature.DefaultFeatureGate)
-		},
+		Gates:       o.Gates,
 	})
 	return o
+}
+
+// Gates returns the feature gates of the release, with the values of --feature-gates.
+func (o *Options) Gates() (featuregate.FeatureGate, error) {
+	return gates.At(releases.Release(o.Release.Minor), utilfeature.DefaultFeatureGate)
 }
 
 // newAdmission returns the library's options with svc's plugins.

@@ -21,7 +21,6 @@ import (
 	"svc.dev/svc/apiserver/hostcerts"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
-	"svc.dev/svc/internal/releases"
 	"svc.dev/svc/internal/tlsrule"
 )
 
@@ -68,7 +67,7 @@ func (o *Options) Validate() []error {
 		errs = append(errs, fmt.Errorf("--show-hidden-metrics-for-version: invalid release %q: must be %s, the release before the served one", o.ShowHiddenMetrics, previous))
 	}
 	errs = append(errs, gates.Validate(utilfeature.DefaultFeatureGate)...)
-	if _, err := gates.At(releases.Release(o.Release.Minor), utilfeature.DefaultFeatureGate); err != nil {
+	if _, err := o.Gates(); err != nil {
 		errs = append(errs, err)
 	}
 	errs = append(errs, o.Agents.validate()...)

@@ -142,6 +142,14 @@ func (g *graph) reset(object any) {
 	}
 }
 
+// bound reports whether a pod is bound to the node.
+func (g *graph) bound(node string, pod types.NamespacedName) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	_, is := g.pods[node][pod]
+	return is
+}
+
 // refers reports whether a pod of the node refers to the object.
 func (g *graph) refers(node, namespace string, ref podspec.Reference) bool {
 	g.mu.RLock()

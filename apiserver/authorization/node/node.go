@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,9 +32,11 @@ const UserPrefix = "system:node:"
 // Authorizer allows nodes what their [Rules] allow, and to read the objects
 // that their pods refer to. On requests of other users it has no opinion.
 type Authorizer struct {
-	rules  Rules
-	graph  *graph
-	client kubernetes.Interface // nil before Follow
+	rules Rules
+	// bySelectors restricts the reads of nodes and pods.
+	bySelectors bool
+	graph       *graph
+	client      kubernetes.Interface // nil before Follow
 	// wake closes nodes, which starts the watches: a server without nodes needs none.
 	wake  func()
 	nodes chan struct{}
@@ -50,10 +51,15 @@ type Rules interface {
 	authorizer.RuleResolver
 }
 
-// New returns an authorizer that knows no pods until Follow is called.
-func New(rules Rules) *Authorizer {
+// New returns an authorizer that knows no pods until Follow is called. With bySelectors, a
+// node reads only its own Node and, by their selector, its own pods and slices of devices, as
+// with the feature gate AuthorizeNodeWithSelectors.
+func New(rules Rules, bySelectors bool) *Authorizer {
 	nodes := make(chan struct{})
-	return &Authorizer{rules: rules, graph: newGraph(), nodes: nodes, wake: sync.OnceFunc(func() { close(nodes) }), filled: make(chan struct{})}
+	return &Authorizer{
+		rules: rules, bySelectors: bySelectors, graph: newGraph(),
+		nodes: nodes, wake: sync.OnceFunc(func() { close(nodes) }), filled: make(chan struct{}),
+	}
 }
 
 // check decides about a request of a node for a resource whose access depends on the
@@ -76,6 +82,14 @@ var checks = map[[2]string]check{
 	{"certificates.k8s.io", "podcertificaterequests"}: checkPodCertificateRequest,
 }
 
+// restrictions are the checks of resources for which the rules of nodes allow more than
+// the feature gate AuthorizeNodeWithSelectors (KEP-4601) does: a node reads its own Node and
+// the pods that are bound to it. What a check does not refuse, the rules decide.
+var restrictions = map[[2]string]check{
+	{"", "nodes"}: restrictNodes,
+	{"", "pods"}:  restrictPods,
+}
+
 // Authorize implements authorizer.Authorizer. The reasons are those of kube-apiserver.
 func (a *Authorizer) Authorize(ctx context.Context, attrs authorizer.Attributes) (authorizer.Decision, string, error) {
 	node, isNode := name(attrs.GetUser())
@@ -86,8 +100,12 @@ func (a *Authorizer) Authorize(ctx context.Context, attrs authorizer.Attributes)
 		return authorizer.DecisionNoOpinion, fmt.Sprintf("unknown node for user %q", attrs.GetUser().GetName()), nil
 	}
 	a.wake()
-	decide, depends := checks[[2]string{attrs.GetAPIGroup(), attrs.GetResource()}]
-	if !attrs.IsResourceRequest() || !depends {
+	resource := [2]string{attrs.GetAPIGroup(), attrs.GetResource()}
+	decide, thenRules := checks[resource], false
+	if decide == nil && a.bySelectors {
+		decide, thenRules = restrictions[resource], true
+	}
+	if decide == nil || !attrs.IsResourceRequest() {
 		return a.rules.Authorize(ctx, attrs)
 	}
 	incomplete := !a.complete()
@@ -100,6 +118,8 @@ func (a *Authorizer) Authorize(ctx context.Context, attrs authorizer.Attributes)
 		return authorizer.DecisionNoOpinion, "", err
 	case refusal != "":
 		return authorizer.DecisionNoOpinion, refusal, nil
+	case thenRules:
+		return a.rules.Authorize(ctx, attrs)
 	}
 	return authorizer.DecisionAllow, "", nil
 }
@@ -323,21 +343,12 @@ func checkResourceSlice(ctx context.Context, a *Authorizer, node string, attrs a
 		}
 		return "", err
 	case "list", "watch", "deletecollection":
-		if !selectsNode(attrs, node) {
+		if a.bySelectors && !selectsNode(attrs, node) {
 			return "can only list/watch/deletecollection resourceslices with nodeName field selector", nil
 		}
 		return "", nil
 	}
 	return "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection", nil
-}
-
-// selectsNode reports whether a request selects only objects whose field spec.nodeName is
-// the node.
-func selectsNode(attrs authorizer.Attributes, node string) bool {
-	requirements, err := attrs.GetFieldSelector()
-	return err == nil && slices.ContainsFunc(requirements, func(r fields.Requirement) bool {
-		return r.Field == "spec.nodeName" && r.Operator == selection.Equals && r.Value == node
-	})
 }
 
 // checkOwn returns the check of a kind of which a node has one object, of its own name.

@@ -54,7 +54,12 @@ func newAuthorizer(t testing.TB, objects []any, live ...apiruntime.Object) *Auth
 		}
 		return true, list, nil
 	})
-	a := New(authorizerfactory.NewAlwaysAllowAuthorizer()) // allows what no check decides
+	for _, o := range live {
+		if err := client.Tracker().Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := New(authorizerfactory.NewAlwaysAllowAuthorizer(), true) // allows what no check decides
 	a.Follow(client)
 	close(a.filled)
 	for _, o := range objects {
@@ -203,12 +208,12 @@ func slice(name string, node *string) *resourcev1.ResourceSlice {
 	return &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{NodeName: node}}
 }
 
-func TestANodeWatchesOnlyItsRequestsForCertificatesAndItsSlices(t *testing.T) {
+func TestANodeWatchesOnlyItsRequestsForCertificatesItsPodsAndItsSlices(t *testing.T) {
 	a := newAuthorizer(t, nil)
 	for selector, want := range map[string]bool{
 		"spec.nodeName=n1": true, "spec.nodeName=n1,spec.podName=x": true, "spec.nodeName=n2": false, "spec.nodeName!=n1": false, "spec.podName=n1": false,
 	} {
-		for resource, group := range map[string]string{"podcertificaterequests": "certificates.k8s.io", "resourceslices": "resource.k8s.io"} {
+		for resource, group := range map[string]string{"podcertificaterequests": "certificates.k8s.io", "pods": "", "resourceslices": "resource.k8s.io"} {
 			attrs := request("n1", "watch", group, resource, "", "")
 			attrs.FieldSelectorRequirements = fields.ParseSelectorOrDie(selector).Requirements()
 			if decision, reason, err := a.Authorize(t.Context(), attrs); err != nil || (decision == authorizer.DecisionAllow) != want {
@@ -318,7 +323,7 @@ func TestWhileTheAPICannotBeReadARefusalIsAnError(t *testing.T) {
 func TestTheGraphFollowsTheAPIFromTheFirstRequestOfANode(t *testing.T) {
 	pod := decode[corev1.Pod](t, ownPod)
 	client := fake.NewClientset(pod, decode[corev1.PersistentVolume](t, volumeOfClaim))
-	a := New(authorizerfactory.NewAlwaysAllowAuthorizer())
+	a := New(authorizerfactory.NewAlwaysAllowAuthorizer(), false)
 	a.Follow(client)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
