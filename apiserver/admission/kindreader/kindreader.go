@@ -1,4 +1,5 @@
-// Package kindreader gives admission plugins that read the objects of one kind a client and an informer of it.
+// Package kindreader gives admission plugins that read the API a client, and those that read the objects of
+// one kind an informer of it.
 package kindreader
 
 import (
@@ -20,12 +21,39 @@ type Informer[L any] interface {
 	Lister() L
 }
 
-// Reader is embedded by a plugin that reads the objects of one kind. The library of
-// the API server initializes it before the first request.
-type Reader[L any] struct {
+// WithClient is embedded by a plugin that reads the API. The library of the API server sets
+// the client before the first request.
+type WithClient struct {
 	*admission.Handler
-	// Client reads the storage, for what the informer has not seen yet.
+	// Client reads the storage.
 	Client kubernetes.Interface
+}
+
+var (
+	_ initializer.WantsExternalKubeClientSet = &WithClient{}
+	_ admission.InitializationValidator      = &WithClient{}
+)
+
+// NewWithClient returns what a plugin embeds that handles the operations.
+func NewWithClient(operations ...admission.Operation) WithClient {
+	return WithClient{Handler: admission.NewHandler(operations...)}
+}
+
+// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
+func (w *WithClient) SetExternalKubeClientSet(client kubernetes.Interface) { w.Client = client }
+
+// ValidateInitialization implements admission.InitializationValidator.
+func (w *WithClient) ValidateInitialization() error {
+	if w.Client == nil {
+		return errors.New("the plugin needs a client")
+	}
+	return nil
+}
+
+// Reader is embedded by a plugin that reads the objects of one kind. Its client is for what
+// the informer has not seen yet.
+type Reader[L any] struct {
+	WithClient
 	// Lister has the objects of the informer. They may be some milliseconds old, and
 	// complete only once Ready returns nil.
 	Lister L
@@ -33,20 +61,13 @@ type Reader[L any] struct {
 	informer func(informers.SharedInformerFactory) Informer[L]
 }
 
-var (
-	_ initializer.WantsExternalKubeClientSet       = &Reader[any]{}
-	_ initializer.WantsExternalKubeInformerFactory = &Reader[any]{}
-	_ admission.InitializationValidator            = &Reader[any]{}
-)
+var _ initializer.WantsExternalKubeInformerFactory = &Reader[any]{}
 
 // New returns the reader of a plugin that handles the operations. The function returns
 // the informer of the plugin's kind.
 func New[L any](informer func(informers.SharedInformerFactory) Informer[L], operations ...admission.Operation) Reader[L] {
-	return Reader[L]{Handler: admission.NewHandler(operations...), informer: informer}
+	return Reader[L]{WithClient: NewWithClient(operations...), informer: informer}
 }
-
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (r *Reader[L]) SetExternalKubeClientSet(client kubernetes.Interface) { r.Client = client }
 
 // SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
 func (r *Reader[L]) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
@@ -57,10 +78,10 @@ func (r *Reader[L]) SetExternalKubeInformerFactory(f informers.SharedInformerFac
 
 // ValidateInitialization implements admission.InitializationValidator.
 func (r *Reader[L]) ValidateInitialization() error {
-	if r.Client == nil || any(r.Lister) == nil {
-		return errors.New("the plugin needs a client and informers")
+	if any(r.Lister) == nil {
+		return errors.New("the plugin needs informers")
 	}
-	return nil
+	return r.WithClient.ValidateInitialization()
 }
 
 // Ready waits until the informer has synced, 10 seconds at most. The error is a refusal

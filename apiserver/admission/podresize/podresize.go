@@ -16,9 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
-	"k8s.io/client-go/kubernetes"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -35,33 +35,15 @@ const (
 func Register(plugins *admission.Plugins, enabled func() bool) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) {
 		if !enabled() {
-			return &plugin{Handler: admission.NewHandler()}, nil
+			return &plugin{kindreader.NewWithClient()}, nil
 		}
-		return &plugin{Handler: admission.NewHandler(admission.Update)}, nil
+		return &plugin{kindreader.NewWithClient(admission.Update)}, nil
 	})
 }
 
-type plugin struct {
-	*admission.Handler
-	client kubernetes.Interface
-}
+type plugin struct{ kindreader.WithClient }
 
-var (
-	_ admission.ValidationInterface          = &plugin{}
-	_ initializer.WantsExternalKubeClientSet = &plugin{}
-	_ admission.InitializationValidator      = &plugin{}
-)
-
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *plugin) ValidateInitialization() error {
-	if p.client == nil {
-		return errors.New("the plugin needs a client")
-	}
-	return nil
-}
+var _ admission.ValidationInterface = &plugin{}
 
 // Validate implements admission.ValidationInterface.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -72,7 +54,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return nil
 	}
 	// Version 0 reads the node from the watch cache instead of etcd.
-	node, err := p.client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{ResourceVersion: "0"})
+	node, err := p.Client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{ResourceVersion: "0"})
 	switch {
 	case apierrors.IsNotFound(err):
 		return admission.NewForbidden(a, fmt.Errorf("node %q not found", pod.Spec.NodeName))

@@ -6,15 +6,14 @@ package topologylabels
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
-	"k8s.io/client-go/kubernetes"
+
+	"svc.dev/svc/apiserver/admission/kindreader"
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
@@ -29,33 +28,15 @@ func Register(plugins *admission.Plugins, enabled func() (bool, error)) {
 			return nil, err
 		}
 		if !on {
-			return &plugin{Handler: admission.NewHandler()}, nil
+			return &plugin{kindreader.NewWithClient()}, nil
 		}
-		return &plugin{Handler: admission.NewHandler(admission.Create)}, nil
+		return &plugin{kindreader.NewWithClient(admission.Create)}, nil
 	})
 }
 
-type plugin struct {
-	*admission.Handler
-	client kubernetes.Interface
-}
+type plugin struct{ kindreader.WithClient }
 
-var (
-	_ admission.MutationInterface            = &plugin{}
-	_ initializer.WantsExternalKubeClientSet = &plugin{}
-	_ admission.InitializationValidator      = &plugin{}
-)
-
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *plugin) ValidateInitialization() error {
-	if p.client == nil {
-		return errors.New("the plugin needs a client")
-	}
-	return nil
-}
+var _ admission.MutationInterface = &plugin{}
 
 // Admit implements admission.MutationInterface. The labels of a binding become those of its
 // pod. A pod or binding whose node does not exist stays as it is.
@@ -80,7 +61,7 @@ func (p *plugin) label(ctx context.Context, object *metav1.ObjectMeta, node stri
 		return nil
 	}
 	// Version 0 reads the node from the watch cache instead of etcd.
-	stored, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{ResourceVersion: "0"})
+	stored, err := p.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
