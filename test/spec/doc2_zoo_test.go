@@ -101,7 +101,8 @@ func servedKinds(config *launch.Server) map[schema.GroupVersionKind]metav1.APIRe
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		Expect(err).NotTo(HaveOccurred())
 		for _, r := range list.APIResources {
-			if strings.Contains(r.Name, "/") && r.Kind != "TokenRequest" && r.Kind != "Scale" && r.Kind != "Eviction" {
+			isBody := r.Kind == "TokenRequest" || r.Kind == "Scale" || r.Kind == "Eviction"
+			if strings.HasSuffix(r.Name, "/status") || strings.Contains(r.Name, "/") && !isBody {
 				continue
 			}
 			of := gv
