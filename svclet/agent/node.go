@@ -61,6 +61,7 @@ func newNode(base common, conn connections, services *nodeServices, available re
 		MaxPods: c.MaxPods, PodsPerCore: c.PodsPerCore, Reserved: reserved(base, available), Version: base.Version,
 		Runtime:      func(ctx context.Context) (node.RuntimeStatus, error) { return runtimeStatus(ctx, conn.runtime) },
 		VolumesInUse: drivers.InUse,
+		Devices:      held.Resources,
 		Problems:     base.shutdown.Problems,
 		Lacks:        services.lacks,
 		Pressure:     func() node.Pressure { return pressure(base.conditions) },
