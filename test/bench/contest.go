@@ -65,6 +65,9 @@ func contests() []contest {
 			{"quiet", measureIdleWatches},
 			{"relist", measureRelist},
 		}},
+		{"growth", apiServers, []measure{
+			{"growth", measureGrowth},
+		}},
 		{"nodes", apiServers, []measure{
 			{"nodes", measureCrowd},
 		}},

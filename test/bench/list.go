@@ -77,16 +77,25 @@ func measureRelist(ctx context.Context, t *trial) error {
 
 // seedPods creates pods until there are n.
 func (t *trial) seedPods(ctx context.Context, clients []*client, n int) error {
-	if err := t.namespace(ctx, clients[0], listNamespace); err != nil {
-		return err
-	}
-	k, before := podKind(), t.pods
-	_, err := t.load(ctx, clients, max(0, n-before), func(ctx context.Context, c *client, i int) error {
-		return c.do(ctx, k.create(listNamespace, fmt.Sprintf("pod-%06d", before+i), 0))
-	})
-	t.pods = max(n, before)
+	_, err := t.createPods(ctx, clients, n)
 	return err
 }
+
+// createPods creates pods until there are n, and returns what that took.
+func (t *trial) createPods(ctx context.Context, clients []*client, n int) (outcome, error) {
+	if err := t.namespace(ctx, clients[0], listNamespace); err != nil {
+		return outcome{}, err
+	}
+	k, before := podKind(), t.pods
+	o, err := t.load(ctx, clients, max(0, n-before), func(ctx context.Context, c *client, i int) error {
+		return c.do(ctx, k.create(listNamespace, podName(before+i), 0))
+	})
+	t.pods = max(n, before)
+	return o, err
+}
+
+// podName returns the name of the i-th pod of listNamespace.
+func podName(i int) string { return fmt.Sprintf("pod-%06d", i) }
 
 func whole(r request) func(context.Context, *client) error {
 	r.method = http.MethodGet

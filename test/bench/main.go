@@ -28,7 +28,7 @@ type options struct {
 	rounds                               int
 	quick, keep                          bool
 	only                                 *regexp.Regexp
-	dir, json, profiles                  string
+	dir, json, plot, profiles            string
 	svc, kubeAPIServer, etcd             string
 	kubeControllerManager, kubeScheduler string
 	svclet, kubelet                      string
@@ -66,6 +66,7 @@ func parseFlags(args []string) (options, error) {
 	fs.StringVar(&o.dir, "dir", "bin/bench-data", "directory for data and logs, on a real disk; data is removed after each round")
 	fs.BoolVar(&o.keep, "keep", false, "keep the data")
 	fs.StringVar(&o.json, "json", "", "file to write the report to, as JSON")
+	fs.StringVar(&o.plot, "plot", "", "file to write the figures of growth to, as a picture (SVG)")
 	fs.StringVar(&o.profiles, "profile", "", "directory to write profiles of the first round to; taking them costs time, so compare no figures of such a run")
 	fs.StringVar(&o.svc, "svc", "bin/svc", "the svc binary; empty to measure kube-apiserver alone")
 	fs.StringVar(&o.kubeAPIServer, "kube-apiserver", "bin/kube-apiserver", "the kube-apiserver binary; empty to measure svc alone")
@@ -89,6 +90,9 @@ func parseFlags(args []string) (options, error) {
 	var err error
 	if o.only, err = regexp.Compile("^(" + strings.ReplaceAll(only, ",", "|") + ")"); err != nil {
 		return o, fmt.Errorf("--only: %w", err)
+	}
+	if o.plot != "" && !o.only.MatchString("growth") {
+		return o, fmt.Errorf("--plot shows the figures of growth, which --only=%s leaves out", only)
 	}
 	return o, nil
 }
@@ -133,7 +137,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		failures = append(failures, c.take(ctx, o, systems, &rep, figures, stderr)...)
 	}
 	rep.Results = figures.results()
-	return errors.Join(append(failures, write(rep, o.json, stdout))...)
+	return errors.Join(append(failures, write(rep, o, stdout))...)
 }
 
 // selectMeasures returns the contests with the measures that --only matches.
@@ -198,14 +202,19 @@ func runTrial(ctx context.Context, t *trial, selected []measure, keep bool) erro
 	return os.RemoveAll(t.dir)
 }
 
-// write prints the report and writes its file.
-func write(rep report, file string, stdout io.Writer) error {
-	if err := rep.writeText(stdout); err != nil || file == "" {
-		return err
+// write prints the report and writes its files.
+func write(rep report, o options, stdout io.Writer) error {
+	return errors.Join(rep.writeText(stdout), writeFile(o.json, rep.writeJSON), writeFile(o.plot, rep.writePlot))
+}
+
+// writeFile writes a file, unless its name is empty.
+func writeFile(name string, content func(io.Writer) error) error {
+	if name == "" {
+		return nil
 	}
-	out, err := os.Create(file)
+	out, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(rep.writeJSON(out), out.Close())
+	return errors.Join(content(out), out.Close())
 }

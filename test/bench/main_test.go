@@ -10,6 +10,7 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		{"--rounds=0", "--rounds=0"},
 		{"--only=(", "--only"},
 		{"start", `"start"`},
+		{"--plot=a.svg --only=start", "--only=start"},
 	} {
 		if _, err := parseFlags(strings.Fields(test.args)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want an error that names %s", test.args, err, test.want)

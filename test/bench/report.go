@@ -19,6 +19,8 @@ type row struct {
 	// Floor marks a figure of something that both systems use, such as the
 	// container runtime.
 	Floor bool `json:"floor,omitempty"`
+	// At is the number of objects that exist, of a figure that the plot shows by it.
+	At int `json:"at,omitempty"`
 }
 
 func lower(name, figure, unit string) row { return row{Name: name, Figure: figure, Unit: unit} }

@@ -13,44 +13,46 @@ import (
 
 // sizes are the amounts of work of each measure.
 type sizes struct {
-	Settle       time.Duration // from readiness to the measure of idle memory
-	Idle         time.Duration // over which idle processor time is measured
-	Operations   map[int]int   // of each verb and kind, by the number of clients
-	ListPods     int           // that exist when lists and watches are measured
-	Lists        int           // of each kind
-	Relisters    int           // clients that list at the same time
-	Watchers     []int         // that receive the same events
-	Events       int           // that each of them receives
-	EventPause   time.Duration // between two events
-	MemoryPods   int           // that exist when memory is measured at the end
-	MemorySettle time.Duration // from the last of them to the measure
-	Nodes        int           // that pods are scheduled on
-	LargeNodes   int           // the same, many
-	Scheduled    int           // pods
-	Deployments  int           // of ten pods, that are rolled out
-	Content      int           // objects of a namespace that is deleted
-	Namespaces   int           // that are deleted at once
-	Dependents   int           // of an owner that is deleted
-	Mass         int           // objects that are deleted while others work
-	Stateful     int           // pods of stateful sets, that are started and rolled
-	CronJobs     int           // that fire at once
-	Autoscalers  int           // whose metric changes
-	Claims       int           // that are bound to volumes
-	Preemptors   int           // pods that take the place of others, at most 500
-	AgentPods    []int         // that do nothing while the agent is measured
-	AgentStarts  int           // pods that are started one by one
-	AgentBurst   int           // pods that are started at once
-	AgentMass    int           // pods that fill a node at once
-	Evictions    int           // of pods from a node whose disk is full
-	CrowdNodes   int           // whose machines send heartbeats
-	CrowdPods    int           // on them
-	Crowd        time.Duration // for which users send requests meanwhile
-	FleetAgents  int           // that run at once
-	FleetPods    int           // on their nodes
-	Definitions  int           // of custom resources
-	Objects      int           // of a kind, built-in and custom
-	IdleWatches  int           // that get no events
-	Profile      time.Duration // of the processor, at the start of each measure
+	Settle         time.Duration // from readiness to the measure of idle memory
+	Idle           time.Duration // over which idle processor time is measured
+	Operations     map[int]int   // of each verb and kind, by the number of clients
+	ListPods       int           // that exist when lists and watches are measured
+	Lists          int           // of each kind
+	Relisters      int           // clients that list at the same time
+	Watchers       []int         // that receive the same events
+	Events         int           // that each of them receives
+	EventPause     time.Duration // between two events
+	MemoryPods     int           // that exist when memory is measured at the end
+	MemorySettle   time.Duration // from the last of them to the measure
+	Nodes          int           // that pods are scheduled on
+	LargeNodes     int           // the same, many
+	Scheduled      int           // pods
+	Deployments    int           // of ten pods, that are rolled out
+	Content        int           // objects of a namespace that is deleted
+	Namespaces     int           // that are deleted at once
+	Dependents     int           // of an owner that is deleted
+	Mass           int           // objects that are deleted while others work
+	Stateful       int           // pods of stateful sets, that are started and rolled
+	CronJobs       int           // that fire at once
+	Autoscalers    int           // whose metric changes
+	Claims         int           // that are bound to volumes
+	Preemptors     int           // pods that take the place of others, at most 500
+	AgentPods      []int         // that do nothing while the agent is measured
+	AgentStarts    int           // pods that are started one by one
+	AgentBurst     int           // pods that are started at once
+	AgentMass      int           // pods that fill a node at once
+	Evictions      int           // of pods from a node whose disk is full
+	CrowdNodes     int           // whose machines send heartbeats
+	CrowdPods      int           // on them
+	Crowd          time.Duration // for which users send requests meanwhile
+	FleetAgents    int           // that run at once
+	FleetPods      int           // on their nodes
+	Definitions    int           // of custom resources
+	Objects        int           // of a kind, built-in and custom
+	IdleWatches    int           // that get no events
+	Growth         []int         // pods that exist when figures are measured by their number
+	GrowthRequests int           // of each verb at each number
+	Profile        time.Duration // of the processor, at the start of each measure
 }
 
 func fullSizes() sizes {
@@ -66,6 +68,7 @@ func fullSizes() sizes {
 		CrowdNodes: 1_000, CrowdPods: 10_000, Crowd: time.Minute,
 		FleetAgents: 200, FleetPods: 2_000,
 		Definitions: 500, Objects: 100_000, IdleWatches: 10_000,
+		Growth: []int{1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 150_000}, GrowthRequests: 500,
 		Profile: 10 * time.Second,
 	}
 }
@@ -84,6 +87,7 @@ func quickSizes() sizes {
 		CrowdNodes: 100, CrowdPods: 1_000, Crowd: 5 * time.Second,
 		FleetAgents: 10, FleetPods: 100,
 		Definitions: 10, Objects: 1_000, IdleWatches: 500,
+		Growth: []int{500, 1_000}, GrowthRequests: 50,
 		Profile: time.Second,
 	}
 }
