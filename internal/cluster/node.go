@@ -95,7 +95,7 @@ func (n *node) prepare() error {
 	if err == nil && n.options.endpoint == "" {
 		// An error of Ranges is returned when the node starts.
 		if ranges, readErr := n.options.Containerd(n.dir, n.programs).Ranges(); readErr == nil {
-			err = checkOverlap(PodCIDRFlag, ranges, &n.server.Network)
+			err = checkOverlap(ranges, &n.server.Network)
 		}
 	}
 	return n.giveUp(err)

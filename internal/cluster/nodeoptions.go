@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"svc.dev/svc/apiserver/options"
-	"svc.dev/svc/controllers/nodeipam"
 	"svc.dev/svc/internal/datadir"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/containerd"
@@ -106,27 +105,23 @@ func (o *NodeOptions) Validate(network *options.Network) []error {
 	if err := c.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--node-bridge, --pod-cidr: %w", err))
 	}
-	err := checkOverlap(PodCIDRFlag, c.PodCIDRs, network)
-	if err == nil {
-		err = checkOverlap(nodeipam.ClusterFlag, strings.Split(o.ClusterCIDR, ","), network)
-	}
-	if err != nil {
+	if err := checkOverlap(c.PodCIDRs, network); err != nil {
 		errs = append(errs, err)
 	}
 	return errs
 }
 
-// checkOverlap returns an error if pods of the ranges of a flag could get addresses
+// checkOverlap returns an error if pods of the given ranges could get addresses
 // of services.
-func checkOverlap(flag string, podCIDRs []string, network *options.Network) error {
+func checkOverlap(podCIDRs []string, network *options.Network) error {
 	services, err := network.ServiceCIDRs()
 	if err != nil {
 		return nil // options.Validate reports it
 	}
 	for _, cidr := range podCIDRs {
 		for _, service := range services {
-			if prefix, err := netip.ParsePrefix(strings.TrimSpace(cidr)); err == nil && prefix.Overlaps(service) {
-				return fmt.Errorf("--%s: the pods' range %s overlaps with %s of --service-cluster-ip-range: choose another one for either", flag, prefix, service)
+			if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Overlaps(service) {
+				return fmt.Errorf("--pod-cidr: the pods' range %s overlaps with %s of --service-cluster-ip-range: choose another one for either", cidr, service)
 			}
 		}
 	}
