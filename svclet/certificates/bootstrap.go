@@ -174,6 +174,9 @@ func requestKey(ctx context.Context, file string) (crypto.Signer, []byte, error)
 	if !signs {
 		return nil, nil, fmt.Errorf("a key of type %T does not sign", parsed)
 	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // The files in it are protected.
+		return nil, nil, err
+	}
 	return key, keyPEM, checkpoint.Replace(file, keyPEM)
 }
 

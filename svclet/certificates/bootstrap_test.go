@@ -25,6 +25,17 @@ func TestBootstrapWritesAConnectionFileThatIsEmpty(t *testing.T) {
 	}
 }
 
+func TestBootstrapMakesTheDirectoryOfCertificates(t *testing.T) {
+	b := newAPIServer(t).bootstrap(t, t.TempDir())
+	b.Dir = filepath.Join(b.Dir, "lib", "pki")
+	if err := b.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(b.Dir, clientPair+"-current.pem")); err != nil {
+		t.Error(err)
+	}
+}
+
 // A full disk or a power failure can leave the file of the key empty, or without its end.
 func TestBootstrapReplacesADamagedKey(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "cut off": "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE", "no key": "key\n"} {
