@@ -30,8 +30,9 @@ const (
 	// clients is the prefix of the names of sets of clients.
 	clients = "clients-"
 	// maxClients is how many clients a set may have: those of an endpoint of each service. More have
-	// no affinity. The kernel takes two pointers for each when it makes the set.
-	maxClients = 1 << 17
+	// no affinity. When it makes the set, the kernel takes a pointer for each of the next power of
+	// two to four thirds of them, here 1 MiB.
+	maxClients = 3 << 15
 	// maxName is how long the name of a chain may be. The longest that nft accepts has 127 characters.
 	maxName = 120
 )

@@ -256,12 +256,15 @@ func (b *builder) sources() []netip.Prefix {
 		if err != nil || netutils.IsIPv6CIDR(block) != (b.family == corev1.IPv6Protocol) {
 			continue
 		}
-		ones, _ := block.Mask.Size()
+		ones, size := block.Mask.Size()
 		address, _ := netip.AddrFromSlice(block.IP)
+		if address = address.Unmap(); size > address.BitLen() { // such as ::ffff:10.0.0.0/104
+			ones = max(0, ones-(size-address.BitLen()))
+		}
 		if ones == 0 {
 			return nil
 		}
-		ranges = append(ranges, netip.PrefixFrom(address.Unmap(), ones))
+		ranges = append(ranges, netip.PrefixFrom(address, ones))
 		fromNode = fromNode || slices.ContainsFunc(b.at.Addresses, func(address string) bool { return block.Contains(net.ParseIP(address)) })
 	}
 	if fromNode {
