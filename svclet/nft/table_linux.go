@@ -21,8 +21,11 @@ func (t Table) Found() (bool, error) {
 	}), err
 }
 
-// RemoveUnused removes the table if it has no rules and no sets, and only chains by which the kernel enters it,
-// of which none drops packets.
+// ofIPTables are the names of the chains that iptables makes.
+var ofIPTables = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
+
+// RemoveUnused removes the table if it has no rules and no sets, and only chains by which the kernel enters it
+// and which iptables makes, of which none drops packets.
 func (t Table) RemoveUnused() error {
 	if found, err := t.Found(); !found || err != nil {
 		return err
@@ -45,7 +48,7 @@ func (t Table) RemoveUnused() error {
 		if err != nil {
 			return fmt.Errorf("list the rules of the table %s: %w", t.Name, err)
 		}
-		if len(rules) > 0 || chain.Hooknum == nil || chain.Policy != nil && *chain.Policy != nftables.ChainPolicyAccept {
+		if len(rules) > 0 || chain.Hooknum == nil || !slices.Contains(ofIPTables, chain.Name) || chain.Policy != nil && *chain.Policy != nftables.ChainPolicyAccept {
 			return nil
 		}
 	}
