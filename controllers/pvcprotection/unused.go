@@ -34,7 +34,8 @@ type unusedReconciler struct {
 // Reconcile updates the condition of a claim.
 func (r *unusedReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &corev1.PersistentVolumeClaim{}
-	if err := r.client.Get(ctx, req.NamespacedName, claim); err != nil || claim.DeletionTimestamp != nil {
+	// Claims that are not bound are written by those that bind them.
+	if err := r.client.Get(ctx, req.NamespacedName, claim); err != nil || claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	var list corev1.PodList

@@ -41,6 +41,16 @@ func TestAClaimSaysSinceWhenNoPodUsesIt(t *testing.T) {
 		}
 		now = now.Add(time.Minute)
 	}
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil || unused(claim) != nil {
+		t.Errorf("a claim that is not bound: %v, %v", unused(claim), err)
+	}
+	claim.Status.Phase = corev1.ClaimBound
+	if err := r.client.Status().Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
 	expect("a new claim", corev1.ConditionTrue, 0)
 	expect("nothing has changed", corev1.ConditionTrue, 0)
 	if err := r.client.Create(t.Context(), pod); err != nil {

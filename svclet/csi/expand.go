@@ -45,7 +45,7 @@ func (p *publication) expand(ctx context.Context, path string) error {
 	if p.PV.Spec.Capacity.Storage().Cmp(*p.Claim.Status.Capacity.Storage()) > 0 { // else another node has expanded it, too
 		resized := p.Claim.DeepCopy()
 		markExpanded(resized, p.PV)
-		if err := p.o.Client.Status().Patch(ctx, resized, client.MergeFrom(p.Claim)); err != nil {
+		if err := p.o.Client.Status().Patch(ctx, resized, client.StrategicMergeFrom(p.Claim)); err != nil {
 			return fmt.Errorf("writing the capacity of claim %s: %w", p.Claim.Name, err)
 		}
 	}
@@ -72,7 +72,7 @@ func (p *publication) failExpansion(ctx context.Context, failure error) error {
 		}
 		infeasible := p.Claim.DeepCopy()
 		markInfeasible(infeasible, failure, metav1.NewTime(p.o.Clock.Now()))
-		if err := p.o.Client.Status().Patch(ctx, infeasible, client.MergeFrom(p.Claim)); err != nil {
+		if err := p.o.Client.Status().Patch(ctx, infeasible, client.StrategicMergeFrom(p.Claim)); err != nil {
 			return errors.Join(failure, fmt.Errorf("writing that the expansion of claim %s is infeasible: %w", p.Claim.Name, err))
 		}
 	}
