@@ -118,6 +118,7 @@ var Gates = sync.OnceValue(func() []string {
 			gates = append(gates, c.Gate)
 		}
 		gates = append(gates, c.FurtherGates...)
+		gates = append(gates, c.ReleaseGates...)
 	}
 	return gates
 })

@@ -197,7 +197,7 @@ func (h *host) setUpServed(ctx context.Context, all []controller.Controller, rep
 	logger := klog.FromContext(ctx)
 	for _, c := range all {
 		missing, err := h.missing(c)
-		if err == nil && len(c.FurtherGates) > 0 {
+		if err == nil && len(c.ReleaseGates) > 0 {
 			_, err = h.discovery.Release(ctx) // Env.On needs it
 		}
 		switch {

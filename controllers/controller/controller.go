@@ -31,8 +31,11 @@ type Controller struct {
 	// includes an OnDemand controller if the gate is on, and another one unless the gate has
 	// been set to false.
 	Gate string
-	// FurtherGates are the feature gates about which it asks Env.Gate or Env.On.
+	// FurtherGates are the feature gates about which it asks Env.Gate.
 	FurtherGates []string
+	// ReleaseGates are those about which it asks Env.On: it is set up once the release of the
+	// API server is known.
+	ReleaseGates []string
 	// Standalone controllers do work that the host of a fleet does for it: behind a
 	// host they run only if --controllers names them.
 	Standalone bool

@@ -27,7 +27,7 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:         "horizontalpodautoscaler",
 		Aliases:      []string{"horizontalpodautoscaling", "horizontal-pod-autoscaler-controller"},
-		FurtherGates: []string{zeroGate},
+		ReleaseGates: []string{zeroGate},
 		Reads:        []client.Object{&autoscalingv2.HorizontalPodAutoscaler{}, &corev1.Pod{}},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("autoscaling", []string{"horizontalpodautoscalers/status"}, []string{"update"}),

@@ -19,7 +19,7 @@ import (
 func New() controller.Controller {
 	return controller.Controller{
 		Name:         "pvcprotection",
-		FurtherGates: []string{unusedGate},
+		ReleaseGates: []string{unusedGate},
 		Aliases:      []string{"pvc-protection", "persistentvolumeclaim-protection-controller"},
 		Reads:        []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.Pod{}},
 		Permissions:  []rbacv1.PolicyRule{controller.Can("", []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, []string{"patch"})},
