@@ -33,7 +33,7 @@ func TestFinalizersNeedADomainButWhereKubernetesLetsThemGoWithout(t *testing.T) 
 }
 
 // TestWhoseStatusIsWrittenAlone: for these kinds, Kubernetes keeps metadata in updates of the
-// status (metav1.ResetObjectMetaForStatus in kubernetes/pkg/registry).
+// status (metav1.ResetObjectMetaForStatus in kubernetes/pkg/registry, and the strategies of flow control).
 func TestWhoseStatusIsWrittenAlone(t *testing.T) {
 	var only []string
 	for _, k := range Kinds() {
@@ -44,7 +44,8 @@ func TestWhoseStatusIsWrittenAlone(t *testing.T) {
 	slices.Sort(only)
 	want := []string{
 		"compositepodgroups.scheduling.k8s.io", "devicetaintrules.resource.k8s.io", "evictionrequests.lifecycle.k8s.io", "evictions.lifecycle.k8s.io",
-		"podcertificaterequests.certificates.k8s.io", "podgroups.scheduling.k8s.io", "resourceclaims.resource.k8s.io", "resourcepoolstatusrequests.resource.k8s.io",
+		"flowschemas.flowcontrol.apiserver.k8s.io", "podcertificaterequests.certificates.k8s.io", "podgroups.scheduling.k8s.io",
+		"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", "resourceclaims.resource.k8s.io", "resourcepoolstatusrequests.resource.k8s.io",
 		"servicecidrs.networking.k8s.io", "storageversionmigrations.storagemigration.k8s.io", "storageversions.internal.apiserver.k8s.io",
 		"validatingadmissionpolicies.admissionregistration.k8s.io", "volumeattachments.storage.k8s.io",
 	}

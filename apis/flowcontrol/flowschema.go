@@ -30,6 +30,7 @@ var flowSchemas = resource.Type[*flowcontrolv1.FlowSchema]{
 	},
 	Validate:   validateFlowSchema,
 	Status:     true,
+	StatusOnly: true,
 	Generation: true,
 	ValidateStatus: func(fs, _ *flowcontrolv1.FlowSchema) field.ErrorList {
 		return validateConditionTypes(fs.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) string { return string(c.Type) })

@@ -26,6 +26,7 @@ var priorityLevels = resource.Type[*flowcontrolv1.PriorityLevelConfiguration]{
 	Default:    defaultPriorityLevel,
 	Validate:   validatePriorityLevel,
 	Status:     true,
+	StatusOnly: true,
 	Generation: true,
 	ValidateStatus: func(pl, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 		return validateConditionTypes(pl.Status.Conditions, func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })
