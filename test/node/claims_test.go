@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/svclet/csi/csitest"
@@ -148,6 +152,72 @@ spec:
 		Eventually(filepath.Join(node.DataDir, "svclet/pods", string(p.UID))).ShouldNot(BeADirectory())
 		Expect(os.ReadFile(filepath.Join(own, "volumes", s.name, "file"))).To(BeEquivalentTo("kept\n"))
 		Expect(os.ReadFile("/proc/self/mountinfo")).NotTo(ContainSubstring(own))
+	})
+
+	It("of CSI drivers keep their data, outlive a restart of the driver, and grow in use", func(ctx SpecContext) {
+		s := newSpace(ctx)
+		own, device := newDir(), loopDevice(ctx, 1<<20)
+		Expect(os.Mkdir(filepath.Join(own, "devices"), 0o755)).To(Succeed())
+		Expect(os.Symlink(device, filepath.Join(own, "devices", s.name+"-disk"))).To(Succeed())
+		options := driverOptions("keeping.csi.example", own)
+		options.Capabilities = append(options.Capabilities, spec.NodeServiceCapability_RPC_EXPAND_VOLUME)
+		driver := startDriver(ctx, s, options)
+		claim(ctx, s, "data", corev1.PersistentVolumeFilesystem, "csi: {driver: keeping.csi.example, volumeHandle: "+s.name+"}")
+		claim(ctx, s, "disk", corev1.PersistentVolumeBlock, "csi: {driver: keeping.csi.example, volumeHandle: "+s.name+"-disk}")
+		pod := `
+apiVersion: v1
+kind: Pod
+metadata: {name: user}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: localhost/svc/busybox:1
+    command: [sleep, "100000"]
+    volumeMounts: [{name: data, mountPath: /data}, {name: data, mountPath: /part, subPath: part}, {name: scratch, mountPath: /scratch}]
+    volumeDevices: [{name: disk, devicePath: /dev/disk}]
+  volumes:
+  - {name: data, persistentVolumeClaim: {claimName: data}}
+  - {name: disk, persistentVolumeClaim: {claimName: disk}}
+  - {name: scratch, csi: {driver: keeping.csi.example}}
+`
+		s.apply(ctx, pod)
+		s.await(ctx, "user", beReady())
+		s.exec(ctx, "user", "echo kept > /part/file; echo gone > /scratch/file; printf raw > /dev/disk; sync")
+		Expect(os.ReadFile(filepath.Join(own, "volumes", s.name, "part/file"))).To(BeEquivalentTo("kept\n"))
+
+		By("in a pod that runs on while the driver restarts")
+		driver.Stop()
+		driver = runDriver(options)
+		Eventually(driver.Registered).ShouldNot(BeEmpty())
+		Expect(s.exec(ctx, "user", "echo more >> /part/file; cat /data/part/file /scratch/file; head -c 3 /dev/disk")).To(Equal("kept\nmore\ngone\nraw"))
+		Expect(s.await(ctx, "user", beReady())).To(container("main", HaveField("RestartCount", BeZero())))
+		Expect(driver.Calls()).To(BeEmpty(), "there is nothing to do")
+
+		By("in the next pod, but for the inline volume")
+		s.run(ctx, "delete", "pod", "user")
+		s.apply(ctx, pod)
+		s.await(ctx, "user", beReady())
+		Expect(s.exec(ctx, "user", "cat /part/file; ls /scratch; head -c 3 /dev/disk")).To(Equal("kept\nmore\nraw"))
+
+		By("expanding the volume")
+		volume, c := &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}
+		Expect(client.Get(ctx, ctrlclient.ObjectKey{Name: s.name + "-data"}, volume)).To(Succeed())
+		volume.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+		Expect(client.Update(ctx, volume)).To(Succeed())
+		looks := 0
+		Eventually(func(g Gomega) { // the agent looks at the volumes of a pod whose labels change, else once a minute
+			g.Expect(client.Patch(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "user"}}, ctrlclient.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"looked":"%d"}}}`, looks)))).To(Succeed())
+			looks++
+			g.Expect(client.Get(ctx, ctrlclient.ObjectKey{Namespace: s.name, Name: "data"}, c)).To(Succeed())
+			g.Expect(c.Status.Capacity.Storage().String()).To(Equal("2Gi"))
+		}).Should(Succeed())
+		Expect(driver.Expanded()).To(HaveLen(1))
+
+		By("leaving nothing")
+		s.run(ctx, "delete", "pod", "user")
+		Eventually(driver.Calls).Should(ContainElements("unstage "+s.name, "unstage "+s.name+"-disk"))
+		Expect(os.ReadFile("/proc/self/mountinfo")).NotTo(Or(ContainSubstring(own), ContainSubstring("volumeDevices")))
 	})
 
 	It("of CSI drivers with volumeMode Block are devices that the driver publishes", func(ctx SpecContext) {
