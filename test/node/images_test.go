@@ -2,8 +2,11 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -27,7 +30,7 @@ const registryImage = "team/web:1"
 
 func newRegistries(ctx context.Context) registries {
 	GinkgoHelper()
-	r := registries{filepath.Join(newDir(), "registry")}
+	r := registries{filepath.Join(dir, "registry")} // which the next spec does not link again
 	build := exec.CommandContext(ctx, "go", "-C", "../../hack/tools/image", "build", "-o", r.program, "./registry")
 	out, err := build.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
@@ -44,6 +47,19 @@ func (r registries) start(archive string, flags ...string) string {
 	Eventually(process.Output).Should(ContainSubstring(begin))
 	_, address, _ := strings.Cut(process.Output(), begin)
 	return strings.TrimSpace(address)
+}
+
+// startTruncated returns the address of a registry of an image that the node has not, which sends half of
+// its layer.
+func (r registries) startTruncated() string {
+	GinkgoHelper()
+	content := make([]byte, 1<<20)
+	_, err := rand.Read(content)
+	Expect(err).NotTo(HaveOccurred())
+	archive := filepath.Join(newDir(), "random.tar")
+	image := launch.Image{Name: "localhost/svc/random:1", Files: map[string]launch.ImageFile{"/content": {Content: content}}}
+	Expect(image.WriteFile(archive)).To(Succeed())
+	return r.start(archive, "-truncate")
 }
 
 // makeDir makes a directory. After the spec it is removed, and those of its parents that were
@@ -122,5 +138,44 @@ var _ = Describe("svc image pull", func() {
 		out, err = pull(private)
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("401 Unauthorized"), ContainSubstring("imagePullSecrets")))
+
+		By("that ends in the middle of a layer")
+		out, err = pull(all.startTruncated())
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(ContainSubstring("is truncated: pull the image again"))
+	})
+})
+
+var _ = Describe("imagePullSecrets", func() {
+	It("log in to a registry, and only for pods that have the right one", func(ctx SpecContext) {
+		all := newRegistries(ctx)
+		// It is not the image of other specs, which would need the secret then, too (KEP-2535).
+		own := images[1]
+		own.Files = maps.Clone(own.Files)
+		own.Files["/own"] = launch.ImageFile{Content: []byte("own")}
+		archive := filepath.Join(newDir(), "own.tar")
+		Expect(own.WriteFile(archive)).To(Succeed())
+		private := all.start(archive, "-password=secret")
+		s := newSpace(ctx)
+		for name, password := range map[string]string{"right": "secret", "wrong": "guess"} {
+			s.run(ctx, "create", "secret", "docker-registry", name, "--docker-server="+private, "--docker-username=user", "--docker-password="+password)
+		}
+		pod := func(name, image, more string) string {
+			return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: %q, imagePullPolicy: Always}]%s}\n---\n", name, image, more)
+		}
+		image := private + "/" + registryImage
+		s.apply(ctx, pod("right", image, ", imagePullSecrets: [{name: wrong}, {name: right}]")+pod("wrong", image, ", imagePullSecrets: [{name: wrong}]")+pod("without", image, "")+
+			pod("truncated", all.startTruncated()+"/"+registryImage, ""))
+		s.await(ctx, "right", beReady())
+		for name, why := range map[string]string{"wrong": "401 Unauthorized", "without": "401 Unauthorized", "truncated": "is truncated: pull the image again"} {
+			Eventually(func() string {
+				return s.run(ctx, "get", "events", "--field-selector=reason=Failed,involvedObject.name="+name, "-o=jsonpath={.items[*].message}")
+			}).Should(And(ContainSubstring("Failed to pull image"), ContainSubstring(why)))
+		}
+		By("also from the account of a pod")
+		s.run(ctx, "create", "serviceaccount", "builder")
+		s.run(ctx, "patch", "serviceaccount", "builder", `--patch={"imagePullSecrets":[{"name":"right"}]}`)
+		s.apply(ctx, pod("account", image, ", serviceAccountName: builder"))
+		s.await(ctx, "account", beReady())
 	})
 })

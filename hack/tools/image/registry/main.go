@@ -1,9 +1,10 @@
 // Command registry serves images for tests of what pulls them.
 //
-//	registry -image team/app:1=ARCHIVE [-certificate FILE -key FILE] [-password PASSWORD]
+//	registry -image team/app:1=ARCHIVE [-certificate FILE -key FILE] [-password PASSWORD] [-truncate]
 //
 // Each archive is a tar file of an OCI image layout. With a certificate it serves TLS, and with a
-// password only the user "user". It prints where it listens.
+// password only the user "user". With -truncate it sends the first half of layers only. It prints
+// where it listens.
 package main
 
 import (
@@ -14,10 +15,12 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,6 +52,7 @@ func run(args []string) error {
 	certificate := flags.String("certificate", "", "file of the certificate for TLS")
 	key := flags.String("key", "", "file of the certificate's key")
 	password := flags.String("password", "", "password of the user \"user\", without whom nothing is served")
+	half := flags.Bool("truncate", false, "send the first half of layers only")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -60,6 +64,9 @@ func run(args []string) error {
 	}
 	if *password != "" {
 		handler = restrict(handler, *password)
+	}
+	if *half {
+		handler = truncate(handler)
 	}
 	listener, err := net.Listen("tcp", *listen)
 	if err != nil {
@@ -162,4 +169,39 @@ func restrict(handler http.Handler, password string) http.Handler {
 		}
 		handler.ServeHTTP(w, r)
 	})
+}
+
+// truncate sends the first half of layers, and closes their connections.
+func truncate(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Range") // which asks for the rest
+		handler.ServeHTTP(&truncated{ResponseWriter: w, left: math.MaxInt64}, r)
+	})
+}
+
+// smallest is the size of the smallest content, in bytes, that is truncated: layers are larger, and what
+// describes the image is smaller.
+const smallest = 64 << 10
+
+// truncated is a response that ends when nothing is left of the first half of what its header announces.
+type truncated struct {
+	http.ResponseWriter
+	left int64
+}
+
+func (t *truncated) WriteHeader(status int) {
+	if size, err := strconv.ParseInt(t.Header().Get("Content-Length"), 10, 64); err == nil && size >= smallest {
+		t.left = size / 2
+	}
+	t.ResponseWriter.WriteHeader(status)
+}
+
+func (t *truncated) Write(content []byte) (int, error) {
+	content = content[:min(int64(len(content)), t.left)]
+	t.left -= int64(len(content))
+	n, err := t.ResponseWriter.Write(content)
+	if err == nil && t.left == 0 {
+		err = io.ErrShortWrite
+	}
+	return n, err
 }
