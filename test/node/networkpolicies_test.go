@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -20,22 +19,28 @@ import (
 	"svc.dev/svc/test/launch"
 )
 
-// peers are pods of some namespaces that serve two ports each, by their names.
+// peers are pods of some namespaces that serve at some ports each, by their names.
 type peers struct {
 	spaces map[string]space
 	pods   map[string]*corev1.Pod // by name of space and name, such as "x/a"
-	ports  []string
+	ports  []port
 }
 
-// newPeers starts the pods a, b and c in the namespaces x, y and z.
-func newPeers(ctx context.Context) peers {
+// port is a port of a protocol, such as "udp".
+type port struct{ protocol, number string }
+
+// newPeers starts the pods a, b and c in the namespaces x, y and z, on nodes by their names.
+func newPeers(ctx context.Context, nodes map[string]string) peers {
 	GinkgoHelper()
-	p := peers{spaces: map[string]space{}, pods: map[string]*corev1.Pod{}, ports: []string{"80", "81"}}
+	p := peers{spaces: map[string]space{}, pods: map[string]*corev1.Pod{}}
+	for _, protocol := range []string{"tcp", "udp", "sctp"} {
+		p.ports = append(p.ports, port{protocol, "80"}, port{protocol, "81"})
+	}
 	for _, in := range []string{"x", "y", "z"} {
 		s := newSpace(ctx)
 		p.spaces[in] = s
 		p.label(ctx, in, "team", in)
-		s.apply(ctx, peer("a")+"\n---\n"+peer("b")+"\n---\n"+peer("c"))
+		s.apply(ctx, protocolPeer("a", nodes["a"])+"\n---\n"+protocolPeer("b", nodes["b"])+"\n---\n"+protocolPeer("c", nodes["c"]))
 	}
 	for in, s := range p.spaces {
 		for _, name := range []string{"a", "b", "c"} {
@@ -69,29 +74,39 @@ func (p peers) label(ctx context.Context, in, key, value string) {
 }
 
 // connection is one that a pod may open to a port of another, or of itself.
-type connection struct{ from, to, port string }
+type connection struct {
+	from, to string
+	port     port
+}
+
+// address is where a connection leads, as "/server --reach" takes it.
+func (p peers) address(c connection) string {
+	return c.port.protocol + "://" + net.JoinHostPort(p.pods[c.to].Status.PodIP, c.port.number)
+}
 
 // open returns which of the connections pods can open. Each pod tries all of its own at
 // the same time.
 func (p peers) open(ctx context.Context, connections []connection) map[connection]bool {
 	var mu sync.Mutex
 	opened := map[connection]bool{}
-	commands := map[string]string{}
-	for i, c := range connections {
-		commands[c.from] += fmt.Sprintf("(timeout 2 wget -q -O /dev/null http://%s/ 2>/dev/null && echo %d) & ", net.JoinHostPort(p.pods[c.to].Status.PodIP, c.port), i)
+	of := map[string][]connection{}
+	for _, c := range connections {
+		of[c.from] = append(of[c.from], c)
 	}
 	var trying sync.WaitGroup
-	for from, command := range commands {
+	for from, own := range of {
 		trying.Go(func() {
 			defer GinkgoRecover()
-			in, _, _ := strings.Cut(from, "/")
-			out := p.spaces[in].exec(ctx, p.pods[from].Name, command+"wait")
+			in, name, _ := strings.Cut(from, "/")
+			words := []string{"exec", name, "--", "/server"}
+			for _, c := range own {
+				words = append(words, "--reach="+p.address(c))
+			}
+			reached := strings.Fields(p.spaces[in].run(ctx, words...))
 			mu.Lock()
 			defer mu.Unlock()
-			for _, number := range strings.Fields(out) {
-				i, err := strconv.Atoi(number)
-				Expect(err).NotTo(HaveOccurred())
-				opened[connections[i]] = true
+			for _, c := range own {
+				opened[c] = slices.Contains(reached, p.address(c))
 			}
 		})
 	}
@@ -102,13 +117,13 @@ func (p peers) open(ctx context.Context, connections []connection) map[connectio
 // expect waits until those connections are open that the condition allows, and no others; a
 // pod always reaches itself. Those that are not yet as they should be are tried again, which
 // are few on a machine that is too busy to open all of them at once.
-func (p peers) expect(ctx context.Context, allowed func(from, to, port string) bool) {
+func (p peers) expect(ctx context.Context, allowed func(from, to string, at port) bool) {
 	GinkgoHelper()
 	var wrong []connection
 	for from := range p.pods {
 		for to := range p.pods {
-			for _, port := range p.ports {
-				wrong = append(wrong, connection{from, to, port})
+			for _, at := range p.ports {
+				wrong = append(wrong, connection{from, to, at})
 			}
 		}
 	}
@@ -128,51 +143,65 @@ func (p peers) policy(ctx context.Context, in, name, spec string) {
 }
 
 var _ = Describe("network policies", func() {
-	It("filter the connections between pods", func(ctx SpecContext) {
-		p := newPeers(ctx)
+	It("filter the connections between pods, of each protocol, also of different machines", func(ctx SpecContext) {
+		const other = "svcpolicies"
+		address := otherMachine(ctx, other)
+		m := newJoining(other, other)
+		m.join(ctx, "--node-ip="+address)
+		m.approve(ctx)
+		m.importImage(ctx, images[1])
+		p := newPeers(ctx, map[string]string{"a": nodeName(), "b": nodeName(), "c": other})
 		isIn := func(pod, space string) bool { return strings.HasPrefix(pod, space+"/") }
+		web, name, call := port{"tcp", "80"}, port{"udp", "81"}, port{"sctp", "80"}
 
 		By("none: every connection is open")
-		p.expect(ctx, func(string, string, string) bool { return true })
+		p.expect(ctx, func(string, string, port) bool { return true })
 
 		By("default deny of one namespace, in both directions; its node reaches its pods")
 		p.policy(ctx, "x", "deny", "{podSelector: {}, policyTypes: [Ingress, Egress]}")
-		p.expect(ctx, func(from, to, _ string) bool { return !isIn(from, "x") && !isIn(to, "x") })
-		Expect(get(ctx, "http://"+p.pods["x/a"].Status.PodIP+"/")).To(Equal("a\n"))
-		Expect(p.spaces["x"].exec(ctx, "a", "nslookup kubernetes.default.svc.cluster.local 2>&1 || true")).To(ContainSubstring("Name:"))
+		p.expect(ctx, func(from, to string, _ port) bool { return !isIn(from, "x") && !isIn(to, "x") })
+		Expect(get(ctx, "http://"+net.JoinHostPort(p.pods["x/a"].Status.PodIP, "8080")+"/")).To(Equal("a\n"))
+		p.spaces["x"].apply(ctx, sleeper("client", "nodeName: "+nodeName()))
+		p.spaces["x"].await(ctx, "client", beReady())
+		Expect(p.spaces["x"].exec(ctx, "client", "nslookup kubernetes.default.svc.cluster.local 2>&1 || true")).To(ContainSubstring("Name:"))
 
-		By("ingress by the labels of namespace and pod, egress by a port's name")
-		p.policy(ctx, "x", "in", "{podSelector: {matchLabels: {pod: a}}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: z}}, podSelector: {matchLabels: {pod: b}}}], ports: [{port: 81}]}]}")
-		p.policy(ctx, "x", "out", "{podSelector: {matchLabels: {pod: b}}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {team: z}}}], ports: [{port: web}]}]}")
-		p.expect(ctx, func(from, to, port string) bool {
-			return !isIn(from, "x") && !isIn(to, "x") || from == "z/b" && to == "x/a" && port == "81" || from == "x/b" && isIn(to, "z") && port == "80"
+		By("ingress by the labels of namespace and pod and by the port of each protocol, egress by names of ports")
+		p.policy(ctx, "x", "in", "{podSelector: {matchLabels: {pod: a}}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: z}}, podSelector: {matchExpressions: [{key: pod, operator: In, values: [b, c]}]}}], ports: [{port: 81}, {protocol: UDP, port: 80}, {protocol: SCTP}]}]}")
+		p.policy(ctx, "x", "out", "{podSelector: {matchExpressions: [{key: pod, operator: In, values: [b, c]}]}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {team: z}}}], ports: [{port: web}, {protocol: UDP, port: name}, {protocol: SCTP, port: call}]}]}")
+		inward := []port{{"tcp", "81"}, {"udp", "80"}, {"sctp", "80"}, {"sctp", "81"}}
+		p.expect(ctx, func(from, to string, at port) bool {
+			return !isIn(from, "x") && !isIn(to, "x") || (from == "z/b" || from == "z/c") && to == "x/a" && slices.Contains(inward, at) ||
+				(from == "x/b" || from == "x/c") && isIn(to, "z") && slices.Contains([]port{web, name, call}, at)
 		})
 
 		By("the namespace's label goes")
 		p.label(ctx, "z", "team", "none")
-		p.expect(ctx, func(from, to, _ string) bool { return !isIn(from, "x") && !isIn(to, "x") })
+		p.expect(ctx, func(from, to string, _ port) bool { return !isIn(from, "x") && !isIn(to, "x") })
 
 		By("blocks of addresses with an exception, and ranges of ports")
 		p.spaces["x"].run(ctx, "delete", "networkpolicies", "--all")
 		block := func(except string) string {
-			return fmt.Sprintf("{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [%s/32]}}], ports: [{port: 70, endPort: 80}]}]}", except)
+			return fmt.Sprintf("{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [%s/32]}}], ports: [{port: 70, endPort: 80}, {protocol: UDP, port: 81, endPort: 90}, {protocol: SCTP, port: 1, endPort: 80}]}]}", except)
 		}
-		p.policy(ctx, "x", "block", block(p.pods["z/a"].Status.PodIP))
-		p.expect(ctx, func(from, to, port string) bool { return !isIn(to, "x") || port == "80" && from != "z/a" })
+		ranged := []port{web, name, call}
+		p.policy(ctx, "x", "block", block(p.pods["z/c"].Status.PodIP))
+		p.expect(ctx, func(from, to string, at port) bool {
+			return !isIn(to, "x") || slices.Contains(ranged, at) && from != "z/c"
+		})
 		By("of another address")
 		p.policy(ctx, "x", "block", block(p.pods["x/b"].Status.PodIP))
-		p.expect(ctx, func(from, to, port string) bool { return !isIn(to, "x") || port == "80" && from != "x/b" })
+		p.expect(ctx, func(from, to string, at port) bool {
+			return !isIn(to, "x") || slices.Contains(ranged, at) && from != "x/b"
+		})
 
 		By("a service's port is that of its endpoint")
 		p.spaces["x"].apply(ctx, "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selector: {pod: a}, ports: [{name: open, port: 8000, targetPort: 80}, {name: closed, port: 80, targetPort: 81}]}\n")
 		ip := p.spaces["x"].run(ctx, "get", "service", "a", "-o=jsonpath={.spec.clusterIP}")
-		through := func(port string) func() string {
-			return func() string {
-				return p.spaces["z"].exec(ctx, "a", "timeout 1 wget -q -O - http://"+net.JoinHostPort(ip, port)+"/ 2>/dev/null || echo closed")
-			}
+		for _, client := range []string{"a", "c"} {
+			Eventually(func() string {
+				return p.spaces["z"].run(ctx, "exec", client, "--", "/server", "--reach=tcp://"+net.JoinHostPort(ip, "8000"), "--reach=tcp://"+net.JoinHostPort(ip, "80"))
+			}).Should(Equal("tcp://" + net.JoinHostPort(ip, "8000") + "\n"))
 		}
-		Eventually(through("8000")).Should(Equal("a\n"))
-		Eventually(through("80")).Should(Equal("closed\n"))
 	})
 
 	It("deny and allow from the first connection of a pod, while policies change, and while the agent is killed and starts again", func(ctx SpecContext) {
