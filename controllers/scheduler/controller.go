@@ -28,6 +28,7 @@ import (
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/devicetaints"
 	"svc.dev/svc/controllers/scheduler/configfile"
+	"svc.dev/svc/controllers/scheduler/decision"
 	"svc.dev/svc/controllers/versions"
 )
 
@@ -39,7 +40,7 @@ func New() controller.Controller {
 		Aliases: []string{"kube-scheduler"},
 		Reads:   reads(),
 
-		FurtherGates: []string{devicetaints.RulesGate},
+		FurtherGates: []string{devicetaints.RulesGate, volumesGate},
 		// Releases before 1.24 do not have it; drivers' capacity is not considered then.
 		// Releases since 1.34 have the kinds of resource claims.
 		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}},
@@ -63,6 +64,9 @@ func New() controller.Controller {
 const (
 	nameFlag = "scheduler-name"
 	fileFlag = "scheduler-config"
+
+	// volumesGate lets nodes be scored by the volumes that a pod's claims get there.
+	volumesGate = "VolumeCapacityPriority"
 )
 
 type options struct {
@@ -91,10 +95,28 @@ func (o *options) config() (*configfile.Config, []error) {
 	return config, errs
 }
 
+// scoreVolumes lets profiles score nodes by volumes, or rejects those that would without the
+// feature gate.
+func scoreVolumes(profiles []*decision.Profile, on bool) error {
+	for _, p := range profiles {
+		switch {
+		case !on && p.VolumeShape != nil:
+			return fmt.Errorf("--%s: profile %s: the argument shape of VolumeBinding needs --feature-gates=%s=true", fileFlag, p.SchedulerName, volumesGate)
+		case on && p.VolumeShape == nil:
+			p.VolumeShape = decision.DefaultVolumeShape()
+		}
+	}
+	return nil
+}
+
 func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	config, errs := o.config()
 	if len(errs) > 0 {
 		return errors.Join(errs...) // the file has changed since it was validated
+	}
+	on, _ := env.Gate(volumesGate)
+	if err := scoreVolumes(config.Profiles, on); err != nil {
+		return err
 	}
 	s := &scheduler{
 		config: config,

@@ -50,7 +50,7 @@ func (p *parser) arguments(path *field.Path, c *configv1.PluginConfig, profile *
 			profile.BindTimeout = time.Duration(min(*args.BindTimeoutSeconds, int64(math.MaxInt64/time.Second))) * time.Second
 		}
 		if len(args.Shape) > 0 {
-			p.unsupported(at.Child("shape"), "nodes are not scored by the capacity of their volumes")
+			profile.VolumeShape = p.points(at.Child("shape"), args.Shape)
 		}
 	default:
 		if configurable.Has(c.Name) {
@@ -149,11 +149,16 @@ func (p *parser) shape(at *field.Path, c *configv1.RequestedToCapacityRatioParam
 		p.errs = append(p.errs, field.Required(at, "at least one point"))
 		return nil
 	}
+	return p.points(at, c.Shape)
+}
+
+// points returns the points of a shape.
+func (p *parser) points(at *field.Path, points []configv1.UtilizationShapePoint) []decision.ShapePoint {
 	var shape []decision.ShapePoint
-	for i, point := range c.Shape {
+	for i, point := range points {
 		p.within(at.Index(i).Child("utilization"), int64(point.Utilization), 0, 100)
 		p.within(at.Index(i).Child("score"), int64(point.Score), 0, maxCustomScore)
-		if i > 0 && point.Utilization <= c.Shape[i-1].Utilization {
+		if i > 0 && point.Utilization <= points[i-1].Utilization {
 			p.invalid(at.Index(i).Child("utilization"), point.Utilization, "must be greater than that of the point before")
 		}
 		shape = append(shape, decision.ShapePoint{Utilization: int64(point.Utilization), Score: int64(point.Score) * 100 / maxCustomScore})

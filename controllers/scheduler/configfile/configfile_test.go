@@ -58,7 +58,7 @@ profiles:
   - name: DefaultPreemption
     args: {minCandidateNodesPercentage: 20, minCandidateNodesAbsolute: 5}
   - name: VolumeBinding
-    args: {bindTimeoutSeconds: 9223372036854775807}
+    args: {bindTimeoutSeconds: 9223372036854775807, shape: [{utilization: 0, score: 10}, {utilization: 100, score: 0}]}
   - name: NodeAffinity
     args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: Exists}]}]}}}
 `))
@@ -70,7 +70,7 @@ profiles:
 	}
 	first, packing := c.Profiles[0], c.Profiles[1]
 	if got := fmt.Sprint(first.SchedulerName, first.PercentageOfNodes, first.Weights, len(first.Disabled), first.NoPreemption); got !=
-		"default-scheduler30 map[ImageLocality:9 InterPodAffinity:2 NodeAffinity:1 NodeResourcesFit:1 PodTopologySpread:2 TaintToleration:3] 0 false" {
+		"default-scheduler30 map[ImageLocality:9 InterPodAffinity:2 NodeAffinity:1 NodeResourcesFit:1 PodTopologySpread:2 TaintToleration:3 VolumeBinding:1] 0 false" {
 		t.Error(got)
 	}
 	if got := fmt.Sprint(packing.PercentageOfNodes, packing.Weights, packing.Disabled.UnsortedList(), packing.NoPreemption, *packing.Strategy); got !=
@@ -78,7 +78,7 @@ profiles:
 		t.Error(got)
 	}
 	if !packing.IgnoredGroups.Has("example.com") || packing.RequiredWeight != 7 || !packing.IgnorePreferred || !packing.ListDefaulting ||
-		len(packing.DefaultConstraints) != 1 || len(packing.Balanced) != 3 || packing.MinCandidatePercentage != 20 || packing.MinCandidates != 5 || packing.BindTimeout < 290*365*24*time.Hour || packing.AddedAffinity == nil {
+		len(packing.DefaultConstraints) != 1 || len(packing.Balanced) != 3 || packing.MinCandidatePercentage != 20 || packing.MinCandidates != 5 || packing.BindTimeout < 290*365*24*time.Hour || packing.AddedAffinity == nil || fmt.Sprint(packing.VolumeShape) != "[{0 100} {100 0}]" || first.VolumeShape != nil {
 		t.Errorf("got %+v", packing)
 	}
 }
@@ -147,9 +147,10 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"what the manager has", header + "leaderElection: {leaderElect: true}\nclientConnection: {qps: 5}\n", []string{":3: leaderElection: Forbidden", ":4: clientConnection: Forbidden"}},
 		{"arguments of other plugins", header + "profiles:\n- pluginConfig:\n  - name: DynamicResources\n    args: {filterTimeout: 5s}\n", []string{
 			":5: profiles[0].pluginConfig[0].name: Forbidden: unsupported: DynamicResources has no arguments here"}},
-		{"arguments of volumes", header + "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {bindTimeoutSeconds: -1, shape: [{utilization: 0, score: 1}]}\n", []string{
+		{"arguments of volumes", header + "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {bindTimeoutSeconds: -1, shape: [{utilization: 0, score: 1}, {utilization: 0, score: 11}]}\n", []string{
 			":6: profiles[0].pluginConfig[0].args.bindTimeoutSeconds: Invalid value: -1: must not be negative",
-			":6: profiles[0].pluginConfig[0].args.shape: Forbidden: unsupported: nodes are not scored"}},
+			":6: profiles[0].pluginConfig[0].args.shape[1].score: Invalid value: 11: must be from 0 to 10",
+			":6: profiles[0].pluginConfig[0].args.shape[1].utilization: Invalid value: 0: must be greater"}},
 		{"arguments", header + `profiles:
 - pluginConfig:
   - name: NodeResourcesFit

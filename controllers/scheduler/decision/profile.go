@@ -49,6 +49,11 @@ type Profile struct {
 	// may free are tried at least.
 	MinCandidatePercentage, MinCandidates int
 
+	// VolumeShape is the score from 0 to 100 of a node by the part that the pod's claims take
+	// of the volumes which they would be bound to there (the feature gate
+	// VolumeCapacityPriority). Nil scores no node by its volumes.
+	VolumeShape []ShapePoint
+
 	// BindTimeout is how long a pod waits for its claims to be bound.
 	BindTimeout time.Duration
 }

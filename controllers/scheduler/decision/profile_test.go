@@ -65,6 +65,29 @@ fits web example.com/license=1 example.org/x=1`, "a"},
 	})
 }
 
+func TestProfilesScoreVolumes(t *testing.T) {
+	const cluster = `
+class local waits
+class fast waits provisioner=d1
+volume whole class=local size=4Gi on=a
+volume half class=local size=8Gi on=b
+volume quarter class=fast size=16Gi on=b
+node a
+node b
+node c
+claim data class=local size=4Gi
+claim logs class=fast size=4Gi
+`
+	fullFirst := func(p *Profile) { p.VolumeShape = DefaultVolumeShape() }
+	testProfiles(t, []profileCase{
+		{"by default not at all", func(*Profile) {}, cluster + "score VolumeBinding db claim=data", "no preference"},
+		{"the smallest volume that is large enough", fullFirst, cluster + "score VolumeBinding db claim=data", "a=100 b=50"},
+		{"the mean of the classes, without volumes to provision", fullFirst, cluster + "score VolumeBinding db claim=data claim=logs", "a=100 b=38"},
+		{"no existing volume", fullFirst, cluster + "score VolumeBinding db claim=logs select={kubernetes.io/hostname=a}", "no preference"},
+		{"another shape", func(p *Profile) { p.VolumeShape = []ShapePoint{{0, 100}, {50, 0}, {100, 0}} }, cluster + "score VolumeBinding db claim=logs", "a=0 b=50 c=0"},
+	})
+}
+
 func TestProfilesSetAffinityAndSpread(t *testing.T) {
 	testProfiles(t, []profileCase{
 		{"the weight of required affinity", func(p *Profile) { p.RequiredWeight = 0 }, `

@@ -18,6 +18,7 @@ var scores = []score{
 	{"InterPodAffinity", 2, preferredPodAffinity},
 	{"NodeResourcesBalancedAllocation", 1, balancedAllocation},
 	{"ImageLocality", 1, imageLocality},
+	{"VolumeBinding", 1, fullVolumes},
 }
 
 // score has a name, a weight and a function. apply writes a number from 0 to maxScore
