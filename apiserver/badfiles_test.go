@@ -56,6 +56,7 @@ var fileFlags = map[string]fileFlag{
 	"tls-private-key-file":                     {with: "--tls-cert-file=GOOD.crt"},
 	"tls-sni-cert-key":                         {value: "BAD,GOOD.key"},
 	"token-auth-file":                          {lines: true, mayBeEmpty: true},
+	"tracing-config-file":                      {lines: true},
 }
 
 // noFiles are the flags whose names look as if they named a file that is read.

@@ -91,10 +91,29 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 			config.AuditBackend = groupdomain.Audit(config.AuditBackend, c.domainConfig(&config.Config))
 		}
 	}
+	if err := c.setTracing(&config.Config); err != nil {
+		return nil, err
+	}
 	if o.Requests.PriorityAndFairness && utilfeature.DefaultFeatureGate.Enabled(gates.APIPriorityAndFairness) {
 		config.FlowControl = utilflowcontrol.New(c.clients.informers, c.clients.typed.FlowcontrolV1(), o.Requests.MaxInFlight+o.Requests.MaxMutatingInFlight)
 	}
 	return config, nil
+}
+
+// setTracing sends spans of requests to the collector of --tracing-config-file. They are those
+// of kube-apiserver but for the ones of etcd's client.
+func (c *chain) setTracing(config *genericapiserver.Config) error {
+	file := c.options.Tracing.ConfigFile
+	if file == "" {
+		return nil
+	}
+	if !c.stores.gate(string(gates.APIServerTracing)) {
+		return fmt.Errorf("--tracing-config-file: needs the feature gate %s; set --feature-gates=%s=true", gates.APIServerTracing, gates.APIServerTracing)
+	}
+	if err := c.options.Tracing.ApplyTo(nil, config); err != nil {
+		return fmt.Errorf("--tracing-config-file: %s: %w", file, err)
+	}
+	return nil
 }
 
 // auditFlags returns the flags of the backends of the audit, as they are set.

@@ -68,6 +68,11 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 		handler = genericapifilters.WithAudit(handler, config.AuditBackend, config.AuditPolicyRuleEvaluator, config.LongRunningFunc)
 		unauthorized = genericapifilters.WithFailedAuthenticationAudit(unauthorized, config.AuditBackend, config.AuditPolicyRuleEvaluator)
 	}
+	if c.options.Tracing.ConfigFile != "" {
+		// After authentication, so that only authenticated clients influence which requests
+		// have spans.
+		handler = genericapifilters.WithTracing(handler, config.TracerProvider)
+	}
 	handler = genericapifilters.WithAuthentication(handler, config.Authentication.Authenticator, unauthorized, config.Authentication.APIAudiences, config.Authentication.RequestHeaderConfig)
 	handler = genericfilters.WithCORS(handler, c.options.Requests.CORSOrigins, nil, nil, nil, "true")
 	handler = warnings.Filter(handler)

@@ -29,7 +29,7 @@ func Acts(name string) bool {
 var ofChain = []featuregate.Feature{
 	ConstrainedImpersonation, ValidatingAdmissionPolicy, MutatingAdmissionPolicy,
 	AllowInsecureSvcletCertificateSigningRequests, AuthorizeNodeWithSelectors, ServiceAccountNodeAudienceRestriction,
-	ServiceAccountTokenNodeBinding, PodTopologyLabelsAdmission,
+	ServiceAccountTokenNodeBinding, PodTopologyLabelsAdmission, APIServerTracing,
 }
 
 // ofLibraries are the gates on which the libraries act.

@@ -41,6 +41,9 @@ const (
 // APIPriorityAndFairness is the gate of --enable-priority-and-fairness.
 const APIPriorityAndFairness featuregate.Feature = "APIPriorityAndFairness"
 
+// APIServerTracing is the gate of --tracing-config-file.
+const APIServerTracing featuregate.Feature = "APIServerTracing"
+
 // The gates of a release that decide what the chain of filters and plugins has, whatever
 // the libraries have by default.
 const (

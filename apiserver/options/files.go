@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"k8s.io/apiserver/pkg/audit/policy"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
 
 	"svc.dev/svc/apiserver/admission/pluginconfig"
 	"svc.dev/svc/apiserver/yamldoc"
@@ -52,6 +55,7 @@ func (o *Options) validateFiles() []error {
 		{"admission-control-config-file", o.Admission.ConfigFile, func(content []byte) error {
 			return cmp.Or(yamldoc.Check(content), pluginconfig.Check(o.Admission.ConfigFile, content))
 		}},
+		{"tracing-config-file", o.Tracing.ConfigFile, func(content []byte) error { return cmp.Or(yamldoc.Check(content), o.checkTracing()) }},
 		{"service-account-signing-key-file", o.ServiceAccounts.SigningKeyFile, flagfile.Unchecked},
 	} {
 		errs = append(errs, flagfile.Check(f.flag, f.file, f.check)...)
@@ -61,6 +65,15 @@ func (o *Options) validateFiles() []error {
 		errs = append(errs, flagfile.Check("service-account-key-file", file, flagfile.Unchecked)...)
 	}
 	return errs
+}
+
+// checkTracing checks the content of the file of --tracing-config-file.
+func (o *Options) checkTracing() error {
+	c, err := genericoptions.ReadTracingConfiguration(o.Tracing.ConfigFile)
+	if err != nil {
+		return err
+	}
+	return tracingapi.ValidateTracingConfiguration(c, utilfeature.DefaultFeatureGate, nil).ToAggregate()
 }
 
 // ValidateReloaded returns the errors of the files of certificates that the server reads

@@ -32,6 +32,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Tolerations.AddFlags(sets.FlagSet("admission"))
 	o.Audit.AddFlags(sets.FlagSet("auditing"))
 	o.Requests.addFlags(sets.FlagSet("requests"))
+	sets.FlagSet("requests").StringVar(&o.Tracing.ConfigFile, "tracing-config-file", o.Tracing.ConfigFile,
+		"File with a TracingConfiguration (apiserver.config.k8s.io), which names the OpenTelemetry collector that gets spans of requests, and how many.")
 	o.Network.addFlags(sets.FlagSet("network"))
 	o.Agents.addFlags(sets.FlagSet("node agents"))
 	o.addAPIFlags(sets.FlagSet("API"))

@@ -49,10 +49,12 @@ type Options struct {
 	// Tolerations are the default tolerations of pods for unready nodes.
 	Tolerations *tolerationseconds.Defaults
 	Audit       *genericoptions.AuditOptions
-	Features    Features
-	Requests    Requests
-	Network     Network
-	Agents      Agents
+	// Tracing names the collector to which spans of requests are sent.
+	Tracing  *genericoptions.TracingOptions
+	Features Features
+	Requests Requests
+	Network  Network
+	Agents   Agents
 
 	// Metrics are the metrics of /metrics; nil means those of the libraries.
 	Metrics prometheus.Gatherer
@@ -228,6 +230,7 @@ func New() *Options {
 		Tolerations:     tolerationseconds.NewDefaults(),
 		EventTTL:        time.Hour,
 		Audit:           genericoptions.NewAuditOptions(),
+		Tracing:         genericoptions.NewTracingOptions(),
 		Features:        Features{Profiling: true},
 		Requests: Requests{
 			MaxInFlight:         400,
