@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -160,6 +163,37 @@ spec:
 		})
 	})
 
+	It("goes on with an exec and with a log that is followed while the API server's certificate is replaced", func(ctx SpecContext) {
+		shell := s.command(ctx, "exec", "-i", "shell", "--container=main", "--", "sh")
+		in, err := shell.StdinPipe()
+		Expect(err).NotTo(HaveOccurred())
+		out, err := shell.StdoutPipe()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(shell.Start()).To(Succeed())
+		DeferCleanup(func() { _ = shell.Process.Kill(); _ = shell.Wait() })
+		follow := s.command(ctx, "logs", "--follow", "shell", "--container=main")
+		logged, err := follow.StdoutPipe()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(follow.Start()).To(Succeed())
+		DeferCleanup(func() { _ = follow.Process.Kill(); _ = follow.Wait() })
+		answers, log := bufio.NewScanner(out), bufio.NewScanner(logged)
+		// say makes the container log a line by the shell, which answers with the same one.
+		say := func(line string) {
+			GinkgoHelper()
+			_, err := fmt.Fprintf(in, "echo %[1]s >/proc/1/fd/1; echo %[1]s\n", line)
+			Expect(err).NotTo(HaveOccurred())
+			for _, from := range []*bufio.Scanner{answers, log} {
+				Expect(scanTo(from, line)).To(BeTrue(), "%q is not there", line)
+			}
+		}
+		say("before")
+		replaceCertificate()
+		say("after")
+		Expect(s.run(ctx, "exec", "shell", "--container=main", "--", "echo", "again")).To(Equal("again\n"))
+		Expect(in.Close()).To(Succeed())
+		Expect(shell.Wait()).To(Succeed())
+	})
+
 	Describe("cp", func() {
 		It("copies files and directories both ways", func(ctx SpecContext) {
 			from, to := newDir(), newDir()
@@ -223,6 +257,43 @@ spec:
 		})
 	})
 })
+
+// scanTo reads lines to one with the text, and reports whether there is one.
+func scanTo(lines *bufio.Scanner, text string) bool {
+	for lines.Scan() {
+		if lines.Text() == text {
+			return true
+		}
+	}
+	return false
+}
+
+// replaceCertificate gives the API server another serving certificate of the same names, and
+// waits until it has it. The first one comes back after the spec.
+func replaceCertificate() {
+	GinkgoHelper()
+	authority, err := node.Authority()
+	Expect(err).NotTo(HaveOccurred())
+	pki := filepath.Join(node.DataDir, "pki")
+	for _, file := range []string{"apiserver.crt", "apiserver.key"} {
+		content, err := os.ReadFile(filepath.Join(pki, file))
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(os.WriteFile, filepath.Join(pki, file), content, os.FileMode(0o600))
+	}
+	served := func() *x509.Certificate {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(node.Config.Host, "https://"), &tls.Config{InsecureSkipVerify: true})
+		Expect(err).NotTo(HaveOccurred())
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0]
+	}
+	first := served()
+	names := slices.Clone(first.DNSNames)
+	for _, ip := range first.IPAddresses {
+		names = append(names, ip.String())
+	}
+	Expect(authority.Server(pki, "apiserver", first.Subject.CommonName, names...)).To(Succeed())
+	Eventually(served).ShouldNot(HaveField("SerialNumber", first.SerialNumber))
+}
 
 // get reads a URL.
 func get(ctx context.Context, url string) (string, error) {
