@@ -68,7 +68,7 @@ func New(config Config) (*Authorizers, error) {
 			return nil, err
 		}
 	}
-	all, err := a.unite(listed)
+	all, err := a.unite(listed, content)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,8 @@ func (a *Authorizers) construct(mode authzconfig.AuthorizerType) error {
 	return nil
 }
 
-// unite makes the union of the listed authorizers.
-func (a *Authorizers) unite(listed []authzconfig.AuthorizerConfiguration) (*united, error) {
+// unite makes the union of the listed authorizers, of the file with the content if there is one.
+func (a *Authorizers) unite(listed []authzconfig.AuthorizerConfiguration, content string) (*united, error) {
 	members := []member{ofServer("system:masters", masters())}
 	if len(a.config.Own) > 0 {
 		members = append(members, ofServer("system:own", a.config.Own))
@@ -113,14 +113,14 @@ func (a *Authorizers) unite(listed []authzconfig.AuthorizerConfiguration) (*unit
 	for i, l := range listed {
 		m := member{l.Name, string(l.Type), a.config.label(l), a.members[l.Type]}
 		if l.Type == authzconfig.TypeWebhook {
-			hook, err := newWebhook(m.label, l.Webhook)
+			hook, err := a.config.webhook(i, content, m.label, l.Webhook)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", a.config.place(i), err)
+				return nil, err
 			}
 			m.authorizer = hook
 		}
 		if m.authorizer == nil {
-			return nil, fmt.Errorf("%s: type %s cannot be added while the server runs, restart it", a.config.place(i), l.Type)
+			return nil, a.config.problem(i, "", content, fmt.Errorf("type %s cannot be added while the server runs, restart it", l.Type))
 		}
 		members = append(members, m)
 	}

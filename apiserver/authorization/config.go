@@ -148,12 +148,14 @@ func (w *WebhookConfig) configuration() *authzconfig.WebhookConfiguration {
 	}
 }
 
-// place returns how errors name an authorizer.
-func (c *Config) place(i int) string {
-	if c.File != "" {
-		return fmt.Sprintf("--authorization-config: %s: authorizers[%d]", c.File, i)
+// problem returns the error of the i-th of the listed authorizers. It names the flag and, of
+// a file with the content, the file, and the field of the authorizer with its line.
+func (c *Config) problem(i int, field, content string, err error) error {
+	if c.File == "" {
+		return fmt.Errorf("--authorization-webhook-config-file: %w", err)
 	}
-	return "--authorization-webhook-config-file"
+	err = fmt.Errorf("authorizers[%d]%s: %w", i, field, err)
+	return fmt.Errorf("--authorization-config: %s: %w", c.File, configlines.Explain([]byte(content), err))
 }
 
 // readFile returns the authorizers of an AuthorizationConfiguration.

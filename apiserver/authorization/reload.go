@@ -50,7 +50,7 @@ func (a *Authorizers) reload() error {
 	if err != nil {
 		return err
 	}
-	all, err := a.unite(listed)
+	all, err := a.unite(listed, content)
 	if err != nil {
 		return err
 	}

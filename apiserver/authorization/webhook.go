@@ -11,6 +11,7 @@ import (
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/apiserver/plugin/pkg/authorizer/webhook"
 	webhookmetrics "k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
+	"k8s.io/client-go/rest"
 
 	"svc.dev/svc/apiserver/responselimit"
 )
@@ -18,15 +19,27 @@ import (
 // webhookTimeout is that of a webhook that flags describe.
 const webhookTimeout = 30 * time.Second
 
-// newWebhook returns the authorizer that asks a server by SubjectAccessReviews.
-func newWebhook(name string, config *authzconfig.WebhookConfiguration) (Authorizer, error) {
+// webhook returns the authorizer that asks a server by SubjectAccessReviews: the i-th of the
+// listed ones. label is its name in metrics, content that of the file.
+func (c *Config) webhook(i int, content, label string, config *authzconfig.WebhookConfiguration) (Authorizer, error) {
+	const field = ".webhook.connectionInfo"
 	if config.ConnectionInfo.Type != authzconfig.AuthorizationWebhookConnectionInfoTypeKubeConfigFile {
-		return nil, errors.New("webhook.connectionInfo.type: unsupported value: must be KubeConfigFile")
+		return nil, c.problem(i, field+".type", content, errors.New("unsupported value: must be KubeConfigFile"))
 	}
-	client, err := webhookutil.LoadKubeconfig(*config.ConnectionInfo.KubeConfigFile, nil)
+	file := *config.ConnectionInfo.KubeConfigFile
+	client, err := webhookutil.LoadKubeconfig(file, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", *config.ConnectionInfo.KubeConfigFile, err)
+		return nil, c.problem(i, field+".kubeConfigFile", content, fmt.Errorf("%s: %w", file, err))
 	}
+	hook, err := newWebhook(client, label, config)
+	if err != nil {
+		return nil, c.problem(i, "", content, err)
+	}
+	return hook, nil
+}
+
+// newWebhook returns the authorizer of a webhook that the client connects to.
+func newWebhook(client *rest.Config, label string, config *authzconfig.WebhookConfiguration) (Authorizer, error) {
 	client.Timeout = config.Timeout.Duration
 	onError := authorizer.DecisionNoOpinion
 	if config.FailurePolicy == authzconfig.FailurePolicyDeny {
@@ -41,7 +54,7 @@ func newWebhook(name string, config *authzconfig.WebhookConfiguration) (Authoriz
 	}
 	webhookmetrics.RegisterWebhookMetrics()
 	return webhook.New(responselimit.Of(client, responselimit.Review), config.SubjectAccessReviewVersion, authorizedTTL, unauthorizedTTL, *webhook.DefaultRetryBackoff(), onError,
-		config.MatchConditions, name, instruments{
+		config.MatchConditions, label, instruments{
 			RequestMetrics: webhookmetrics.NoopRequestMetrics{},
 			WebhookMetrics: webhookmetrics.NewWebhookMetrics(),
 			MatcherMetrics: authorizationcel.NewMatcherMetrics(),

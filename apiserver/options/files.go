@@ -53,7 +53,7 @@ func (o *Options) validateFiles() []error {
 		{"authentication-token-webhook-config-file", a.Webhook.ConfigFile, yamldoc.Check},
 		{"encryption-provider-config", o.Encryption.File, yamldoc.Check},
 		{"admission-control-config-file", o.Admission.ConfigFile, func(content []byte) error {
-			return cmp.Or(yamldoc.Check(content), pluginconfig.Check(o.Admission.ConfigFile, content))
+			return cmp.Or(yamldoc.Check(content), pluginconfig.Check(o.Admission.ConfigFile, content, o.admits))
 		}},
 		{"tracing-config-file", o.Tracing.ConfigFile, func(content []byte) error { return cmp.Or(yamldoc.Check(content), o.checkTracing()) }},
 		{"service-account-signing-key-file", o.ServiceAccounts.SigningKeyFile, flagfile.Unchecked},
@@ -65,6 +65,12 @@ func (o *Options) validateFiles() []error {
 		errs = append(errs, flagfile.Check("service-account-key-file", file, flagfile.Unchecked)...)
 	}
 	return errs
+}
+
+// admits reports whether an admission plugin is enabled.
+func (o *Options) admits(plugin string) bool {
+	return slices.Contains(o.Admission.EnablePlugins, plugin) ||
+		!o.Admission.DefaultOffPlugins.Has(plugin) && !slices.Contains(o.Admission.DisablePlugins, plugin)
 }
 
 // checkTracing checks the content of the file of --tracing-config-file.

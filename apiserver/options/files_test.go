@@ -53,3 +53,34 @@ func TestABadFileThatIsReadAgainIsNamedWithItsFlag(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyAdmissionPluginsThatAreEnabledNeedTheirKubeconfig(t *testing.T) {
+	const plugin = "ValidatingAdmissionWebhook" // on by default
+	for _, test := range []struct {
+		name            string
+		enable, disable []string
+		want            bool // an error
+	}{
+		{plugin, nil, nil, true},
+		{plugin, nil, []string{plugin}, false},
+		{"ImagePolicyWebhook", nil, nil, false},
+		{"ImagePolicyWebhook", []string{"ImagePolicyWebhook"}, nil, true},
+	} {
+		missing := filepath.Join(t.TempDir(), "missing")
+		o := New()
+		o.Admission.EnablePlugins, o.Admission.DisablePlugins = test.enable, test.disable
+		o.Admission.ConfigFile = filepath.Join(t.TempDir(), "admission.yaml")
+		content := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: " + test.name +
+			"\n  configuration: {kubeConfigFile: " + missing + ", imagePolicy: {kubeConfigFile: " + missing + "}}\n"
+		if err := os.WriteFile(o.Admission.ConfigFile, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var named bool
+		for _, err := range o.validateFiles() {
+			named = named || strings.Contains(err.Error(), "--admission-control-config-file: "+o.Admission.ConfigFile) && strings.Contains(err.Error(), missing)
+		}
+		if named != test.want {
+			t.Errorf("%s, enabled %v, disabled %v: an error that names the kubeconfig: %t, want %t", test.name, test.enable, test.disable, named, test.want)
+		}
+	}
+}

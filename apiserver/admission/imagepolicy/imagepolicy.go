@@ -30,7 +30,7 @@ import (
 )
 
 // PluginName is the plugin's name in --enable-admission-plugins and --disable-admission-plugins.
-const PluginName = "ImagePolicyWebhook"
+const PluginName = pluginconfig.ImagePolicyWebhook
 
 const (
 	// auditPrefix begins the keys of audit annotations.
@@ -71,7 +71,7 @@ func newPlugin(c config, clock clock.Clock) (*plugin, error) {
 	}
 	client, err := webhook.LoadKubeconfig(c.KubeConfigFile, nil)
 	if err != nil {
-		return nil, fmt.Errorf("configuration of %s: imagePolicy.kubeConfigFile: %w", PluginName, err)
+		return nil, fmt.Errorf("configuration of %s: imagePolicy.kubeConfigFile: %s: %w", PluginName, c.KubeConfigFile, err)
 	}
 	scheme := runtime.NewScheme()
 	if err := imagepolicyv1alpha1.AddToScheme(scheme); err != nil {

@@ -8,9 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"svc.dev/svc/internal/configlines"
@@ -50,9 +55,10 @@ func ReadKind(plugin string, file io.Reader, into any, given *metav1.TypeMeta, w
 
 // Check returns an error if an AdmissionConfiguration lists a plugin twice, or names a file for a
 // plugin that it configures itself: the library would ignore one of both. It returns one, too, unless
-// the files can be read: the library would end the process. file is the name of the configuration, to whose
-// directory their names are relative.
-func Check(file string, content []byte) error {
+// the files can be read, and the kubeconfigs that the plugins which are enabled connect by: the library
+// would end the process, or not name the field. file is the name of the configuration, to whose directory
+// the names of its files are relative.
+func Check(file string, content []byte, enabled func(plugin string) bool) error {
 	configuration := listed(content)
 	first := map[string]int{}
 	for i, plugin := range configuration.Plugins {
@@ -60,15 +66,63 @@ func Check(file string, content []byte) error {
 			return configlines.Explain(content, fmt.Errorf("plugins[%d].name: %s is configured by plugins[%d], too; keep one of them", i, plugin.Name, at))
 		}
 		first[plugin.Name] = i
-		if plugin.Path == "" {
-			continue
-		}
-		if plugin.Configuration != nil {
+		if plugin.Path != "" && plugin.Configuration != nil {
 			return configlines.Explain(content, fmt.Errorf("plugins[%d].path: the configuration of %s is in this file, too; set path or configuration", i, plugin.Name))
 		}
-		if _, err := os.ReadFile(located(file, plugin.Path)); err != nil {
-			return configlines.Explain(content, fmt.Errorf("plugins[%d].path: %w; name a file that the server can read", i, err))
+		var own []byte
+		if plugin.Path != "" {
+			var err error
+			if own, err = os.ReadFile(located(file, plugin.Path)); err != nil {
+				return configlines.Explain(content, fmt.Errorf("plugins[%d].path: %w; name a file that the server can read", i, err))
+			}
 		}
+		if !enabled(plugin.Name) {
+			continue
+		}
+		if plugin.Path != "" {
+			if err := checkKubeconfig(plugin.Name, own); err != nil {
+				return configlines.Explain(content, fmt.Errorf("plugins[%d].path: %s: %w", i, plugin.Path, configlines.Explain(own, err)))
+			}
+		} else if plugin.Configuration != nil {
+			if err := checkKubeconfig(plugin.Name, plugin.Configuration.Raw); err != nil {
+				return configlines.Explain(content, fmt.Errorf("plugins[%d].configuration.%w", i, err))
+			}
+		}
+	}
+	return nil
+}
+
+// ImagePolicyWebhook is the name of the plugin of package imagepolicy, which imports this one.
+const ImagePolicyWebhook = "ImagePolicyWebhook"
+
+// kubeconfigFields are the fields of plugins' configurations that name a kubeconfig.
+var kubeconfigFields = map[string][]string{
+	mutating.PluginName:   {"kubeConfigFile"},
+	validating.PluginName: {"kubeConfigFile"},
+	ImagePolicyWebhook:    {"imagePolicy", "kubeConfigFile"},
+}
+
+// checkKubeconfig returns an error, which begins with the field, if the configuration of a plugin names
+// a kubeconfig that cannot be read. What else is wrong with the configuration, the plugin says.
+func checkKubeconfig(plugin string, configuration []byte) error {
+	field := kubeconfigFields[plugin]
+	if field == nil {
+		return nil
+	}
+	var document map[string]any
+	if err := yaml.Unmarshal(configuration, &document); err != nil {
+		return nil //nolint:nilerr // the plugin decodes it strictly
+	}
+	file, _, err := unstructured.NestedString(document, field...)
+	if err != nil || !filepath.IsAbs(file) {
+		return nil //nolint:nilerr // the plugin says that it is not a string, or must be absolute
+	}
+	kubeconfig, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w; name a file that the server can read", strings.Join(field, "."), err)
+	}
+	if _, err := clientcmd.Load(kubeconfig); err != nil {
+		return fmt.Errorf("%s: %s: %w", strings.Join(field, "."), file, err)
 	}
 	return nil
 }

@@ -12,6 +12,12 @@ func TestAConfigurationThatContradictsItselfIsRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "selectors.yaml"), []byte("podNodeSelectorPluginConfig: {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	for name, content := range map[string]string{"malformed": "{", "webhooks.yaml": "\nkubeConfigFile: " + filepath.Join(dir, "malformed") + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	missing := filepath.Join(dir, "missing")
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
 	for _, test := range []struct {
 		what, plugins string
@@ -22,8 +28,12 @@ func TestAConfigurationThatContradictsItselfIsRefused(t *testing.T) {
 		{"both", "- name: PodNodeSelector\n  path: selectors.yaml\n  configuration: {podNodeSelectorPluginConfig: {}}\n", []string{"plugins[0].path", "line 5", "set path or configuration"}},
 		{"a plugin twice", "- {name: PodNodeSelector, path: selectors.yaml}\n- {name: EventRateLimit, path: selectors.yaml}\n- {name: PodNodeSelector, path: selectors.yaml}\n", []string{"plugins[2].name", "line 6", "plugins[0]", "keep one"}},
 		{"a file that does not exist", "- {name: PodNodeSelector, path: none.yaml}\n", []string{"plugins[0].path", "line 4", "none.yaml", "can read"}},
+		{"a kubeconfig that does not exist", "- name: MutatingAdmissionWebhook\n  configuration: {kubeConfigFile: " + missing + "}\n", []string{"plugins[0].configuration.kubeConfigFile: ", "line 5", missing, "can read"}},
+		{"a malformed kubeconfig, by a file", "- {name: ValidatingAdmissionWebhook, path: webhooks.yaml}\n", []string{"line 4: plugins[0].path: webhooks.yaml: line 2: kubeConfigFile: ", "malformed"}},
+		{"a kubeconfig of image policies", "- name: ImagePolicyWebhook\n  configuration:\n    imagePolicy:\n      kubeConfigFile: " + missing + "\n", []string{"plugins[0].configuration.imagePolicy.kubeConfigFile: ", "line 7", missing}},
+		{"no kubeconfig", "- {name: MutatingAdmissionWebhook, configuration: {}}\n", nil},
 	} {
-		err := Check(filepath.Join(dir, "admission.yaml"), []byte(head+test.plugins))
+		err := Check(filepath.Join(dir, "admission.yaml"), []byte(head+test.plugins), func(string) bool { return true })
 		if (err == nil) != (len(test.want) == 0) {
 			t.Errorf("%s: the error is %v", test.what, err)
 			continue
@@ -32,6 +42,18 @@ func TestAConfigurationThatContradictsItselfIsRefused(t *testing.T) {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %q does not mention %q", test.what, err, want)
 			}
+		}
+	}
+}
+
+// TestTheFilesOfPluginsThatAreOffAreNotRead: kube-apiserver does not construct them either.
+func TestTheFilesOfPluginsThatAreOffAreNotRead(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	content := "plugins:\n- {name: ImagePolicyWebhook, configuration: {imagePolicy: {kubeConfigFile: " + missing + "}}}\n"
+	for _, on := range []bool{true, false} {
+		err := Check("admission.yaml", []byte(content), func(plugin string) bool { return on && plugin == ImagePolicyWebhook })
+		if (err != nil) != on {
+			t.Errorf("with the plugin on: %t: %v", on, err)
 		}
 	}
 }
