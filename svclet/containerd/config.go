@@ -124,8 +124,8 @@ func (c Config) stateDir() string { return filepath.Join(c.runDir(), "state") }
 func (c Config) bootFile() string { return filepath.Join(c.runDir(), "boot-id") }
 
 // tablesFile has the tables of nftables that iptables has made for the rules of pods: a family and
-// a name in each line.
-func (c Config) tablesFile() string { return filepath.Join(c.runDir(), "iptables-tables") }
+// a name in each line. It is kept with what another attempt of a reset needs.
+func (c Config) tablesFile() string { return filepath.Join(c.cniDir(), "iptables-tables") }
 
 // Endpoint returns containerd's CRI endpoint, even if it does not run.
 func (c Config) Endpoint() string { return "unix://" + c.socket() }

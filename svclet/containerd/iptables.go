@@ -187,7 +187,7 @@ func (c Config) recordTables(rules []rule) error {
 	for _, table := range made {
 		fmt.Fprintln(&content, table.Family, table.Name)
 	}
-	if err := os.MkdirAll(c.runDir(), 0o711); err != nil {
+	if err := os.MkdirAll(c.cniDir(), 0o711); err != nil {
 		return fmt.Errorf("keep which tables iptables has made: %w", err)
 	}
 	_, err = replaceFile(c.tablesFile(), []byte(content.String()))

@@ -274,6 +274,29 @@ func TestThePluginChoosesTheDevicesThatTheWantedNodesDoNotHave(t *testing.T) {
 	f.Expect(p.must).To(gomega.Equal([]string{"a"}))
 }
 
+func TestAResourceWhosePluginIsGoneIsForgotten(t *testing.T) {
+	dir := t.TempDir()
+	f := newFixture(t, dir)
+	p := f.plugin(nil, on(0, "a"))
+	f.Eventually(f.counts).Should(gomega.Equal("1/1"))
+	pod, c := needing("1", "1")
+	f.Expect(f.Allocate(pod, c, 0)).To(gomega.Succeed())
+	p.server.Stop()
+	f.Eventually(f.counts).Should(gomega.Equal("1/0"))
+	removed := func() []corev1.ResourceName {
+		_, _, removed := f.Resources()
+		return removed
+	}
+	f.clock.Step(forgotten + time.Second)
+	f.Expect(removed()).To(gomega.ConsistOf(corev1.ResourceName(gpu)), "a pod has a device")
+	f.Release("1")
+	f.Expect(removed()).To(gomega.BeEmpty(), "others may set it in the Node")
+	f.Expect(f.Allocate(pod, c, 0)).To(gomega.Succeed(), "the resource is of others")
+	f.stop()
+	f = newFixture(t, dir)
+	f.Expect(f.counts()).To(gomega.BeEmpty(), "after a restart")
+}
+
 func TestDevicesFollowTheirPlugin(t *testing.T) {
 	dir := t.TempDir()
 	f := newFixture(t, dir)

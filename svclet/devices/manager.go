@@ -102,8 +102,14 @@ type saved struct {
 	Boot string `json:"boot,omitempty"`
 }
 
-// grace is how long the node shows a resource whose plugin has ended (kubelet's).
-const grace = 5 * time.Minute
+const (
+	// grace is how long the node shows a resource whose plugin has ended (kubelet's).
+	grace = 5 * time.Minute
+	// forgotten is the time after which such a resource is not the manager's any more, if no
+	// container has devices of it: others may set it in the Node, and pods that request it get no
+	// devices.
+	forgotten = 2 * grace
+)
 
 // New returns a manager with the allocations of the checkpoint.
 func New(o Options) (*Manager, error) {
@@ -221,10 +227,11 @@ func (m *Manager) ended(p *plugin) {
 }
 
 // Resources returns what the node has of each resource of plugins, and how many of it
-// are healthy. A resource whose plugin ended long ago is in removed.
+// are healthy. A resource whose plugin ended long ago is in removed, until it is forgotten.
 func (m *Manager) Resources() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.forgetResources()
 	capacity, allocatable = corev1.ResourceList{}, corev1.ResourceList{}
 	for name, of := range m.resources {
 		if of.plugin == nil && m.o.Clock.Since(of.gone) > grace {
@@ -241,6 +248,20 @@ func (m *Manager) Resources() (capacity, allocatable corev1.ResourceList, remove
 		allocatable[corev1.ResourceName(name)] = *resource.NewQuantity(healthy, resource.DecimalSI)
 	}
 	return capacity, allocatable, removed
+}
+
+// forgetResources forgets those whose plugin ended long ago. The caller holds mu.
+func (m *Manager) forgetResources() {
+	before := len(m.resources)
+	maps.DeleteFunc(m.resources, func(name string, of *offer) bool {
+		return of.plugin == nil && m.o.Clock.Since(of.gone) > forgotten && len(m.usersOf(name, func(string) bool { return true })) == 0
+	})
+	if len(m.resources) == before {
+		return
+	}
+	if err := m.save(); err != nil {
+		klog.Background().Error(err, "Failed to save the resources of device plugins")
+	}
 }
 
 // Device is a device for the pod resources API.

@@ -11,13 +11,13 @@ func ExplainDamage(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, known := range []struct{ text, remedy string }{
-		{"unexpected EOF", "a layer or another part of the image is truncated: pull the image again and, if that fails too, push it to the registry again"},
-		{"unexpected commit size", "a layer or another part of the image is truncated: pull the image again and, if that fails too, push it to the registry again"},
-		{"unexpected commit digest", "a layer or another part of the image is not what its digest says: pull the image again and, if that fails too, push it to the registry again"},
+	for _, known := range []struct{ text, damage string }{
+		{"unexpected EOF", "truncated"},
+		{"unexpected commit size", "truncated"},
+		{"unexpected commit digest", "not what its digest says"},
 	} {
 		if strings.Contains(err.Error(), known.text) {
-			return fmt.Errorf("%w: %s", err, known.remedy)
+			return fmt.Errorf("%w: a layer or another part of the image is %s: pull the image again and, if that fails too, push it to the registry again", err, known.damage)
 		}
 	}
 	return err
