@@ -35,6 +35,11 @@ func namedDataDirFlag(flags *pflag.FlagSet) func(*cobra.Command) (datadir.Choice
 	}
 }
 
+// sudoHint is [datadir.User.SudoHint] for the user of this process.
+func sudoHint(dir datadir.Dir) string {
+	return datadir.CurrentUser().SudoHint(dir, datadir.RootDefault)
+}
+
 // named returns an error for a choice that neither the user nor the default has made.
 func named(choice datadir.Choice) error {
 	if choice.Obvious {

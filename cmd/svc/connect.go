@@ -58,7 +58,7 @@ func (c *administrator) named() (subject, file string, err error) {
 		return clientcmd.RecommendedConfigPathEnvVar, file, nil
 	}
 	if !exists {
-		return "", "", fmt.Errorf("%s does not exist: start \"svc up\", or name a cluster by %s or KUBECONFIG", file, c.flag)
+		return "", "", fmt.Errorf("%s does not exist: start \"svc up\", or name a cluster by %s or KUBECONFIG%s", file, c.flag, sudoHint(datadir.Dir(filepath.Dir(file))))
 	}
 	return c.flag, file, nil
 }

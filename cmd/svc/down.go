@@ -46,7 +46,7 @@ Pods keep running, and the data is kept. It is no error if no svc up runs.`,
 			return err
 		}
 		if !held {
-			fmt.Fprintf(cmd.OutOrStdout(), "no svc up runs on %s\n", choice)
+			fmt.Fprintf(cmd.OutOrStdout(), "no svc up runs on %s%s\n", choice, sudoHint(choice.Dir))
 			return nil
 		}
 		if err := terminate(dir, holder); err != nil {

@@ -55,7 +55,7 @@ func runKubectl(args []string) {
 	cmdutil.BehaviorOnFatal(func(message string, code int) {
 		message = strings.TrimSuffix(message, "\n")
 		if pointed := file != "" || noDefault(user, args); pointed && !slices.ContainsFunc(args, givesServer) && strings.Contains(message, "connection to the server") {
-			message += "\nsvc kubectl: " + unreachable(file, exists) + ": start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG"
+			message += "\nsvc kubectl: " + unreachable(file, exists) + ": start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG" + sudoHint(datadir.Dir(filepath.Dir(file)))
 		}
 		for _, hint := range removedKinds(message) {
 			message += "\nsvc kubectl: " + hint

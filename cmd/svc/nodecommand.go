@@ -23,10 +23,22 @@ func newImage() *cobra.Command {
 	dataDir := dataDirFlag(flags)
 	cmd := load.NewCommand(flags, "svc up", func(cmd *cobra.Command) (string, error) {
 		choice, err := dataDir(cmd)
-		return containerd.Config{Dir: choice.Dir.Containerd()}.Endpoint(), err
+		if err != nil {
+			return "", err
+		}
+		return imagesOf(datadir.CurrentUser(), choice)
 	})
 	cmd.Args, cmd.SuggestionsMinimumDistance = noCommand, 2
 	return cmd
+}
+
+// imagesOf returns the socket of the containerd of a data directory.
+func imagesOf(user datadir.User, choice datadir.Choice) (string, error) {
+	dir := choice.Dir.Containerd()
+	if user.ID != 0 && !exists(dir) {
+		return "", fmt.Errorf("no containers run on %s: only the svc up of root runs some: use sudo, or name the socket of another containerd with --container-runtime-endpoint", choice)
+	}
+	return containerd.Config{Dir: dir}.Endpoint(), nil
 }
 
 func newNode() *cobra.Command {

@@ -94,7 +94,7 @@ pods that do not run, API services that are not available. The exit code is 1 if
 		case err != nil:
 			return err
 		case !s.Running:
-			return fmt.Errorf("no svc up runs on %s: start \"svc up\", or name another with --data-dir", choice)
+			return fmt.Errorf("no svc up runs on %s: start \"svc up\", or name another with --data-dir%s", choice, sudoHint(choice.Dir))
 		case len(s.Problems) == 1:
 			return errors.New("1 thing is wrong")
 		case len(s.Problems) > 1:

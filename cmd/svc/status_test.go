@@ -42,6 +42,24 @@ func TestWhatEndsOrRemovesRefusesADirectoryThatTheUserHasNotNamed(t *testing.T) 
 	}
 }
 
+func TestOnlyRootsUpHasImages(t *testing.T) {
+	choice := datadir.Choice{Dir: datadir.Dir(t.TempDir()), By: "the default"}
+	const want = "only the svc up of root runs some: use sudo, or name the socket of another containerd with --container-runtime-endpoint"
+	if _, err := imagesOf(datadir.User{ID: 1000}, choice); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("another user, without containers: %v", err)
+	}
+	root, err := imagesOf(datadir.User{ID: 0}, choice)
+	if err != nil {
+		t.Error(err)
+	}
+	if err := os.Mkdir(choice.Dir.Containerd(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := imagesOf(datadir.User{ID: 1000}, choice); err != nil || got != root {
+		t.Errorf("another user, with containers: %q, %v, want %q", got, err, root)
+	}
+}
+
 func TestDownDoesNotEndAProcessThatIsNotAnUp(t *testing.T) {
 	dir := t.TempDir()
 	lock, err := datadir.Dir(dir).Open() // by this test

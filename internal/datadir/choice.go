@@ -15,6 +15,20 @@ type Choice struct {
 	Obvious bool
 }
 
+// SudoHint returns what to add to a message that a directory has no svc up: for a user whose own
+// default that is, on a machine on which root has run svc up on a directory, its default. It is empty
+// for others.
+func (u User) SudoHint(dir, root Dir) string {
+	own, err := u.DataDir()
+	if err != nil || u.ID == 0 || dir != own {
+		return ""
+	}
+	if _, err := os.Stat(string(root)); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("; with sudo the command is about the svc up of root, on %s", root)
+}
+
 // String names the directory and the reason.
 func (c Choice) String() string { return fmt.Sprintf("%s (%s)", c.Dir, c.By) }
 

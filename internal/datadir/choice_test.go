@@ -43,6 +43,25 @@ func TestACommandIsAboutTheDirectoryThatKubectlUses(t *testing.T) {
 	}
 }
 
+func TestAUserWithoutAnUpIsToldOfRootsWhereThatHasRun(t *testing.T) {
+	root, env := t.TempDir(), map[string]string{"HOME": "/home/me"}
+	user := User{ID: 1000, Env: func(name string) string { return env[name] }}
+	const own = "/home/me/.local/share/svc"
+	if got, want := user.SudoHint(own, Dir(root)), "; with sudo the command is about the svc up of root, on "+root; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for rule, got := range map[string]string{
+		"root has not run it":                     user.SudoHint(own, Dir(filepath.Join(root, "absent"))),
+		"the user has named a directory":          user.SudoHint("/named", Dir(root)),
+		"the user is root":                        User{ID: 0, Env: user.Env}.SudoHint(RootDefault, RootDefault),
+		"the user has no default, without a HOME": User{ID: 1000, Env: func(string) string { return "" }}.SudoHint("/named", Dir(root)),
+	} {
+		if got != "" {
+			t.Errorf("%s: %q", rule, got)
+		}
+	}
+}
+
 func TestTheHolderIsTheProcessThatHasTheDirectoryOpen(t *testing.T) {
 	dir := Dir(t.TempDir())
 	if _, held, err := dir.Holder(); held || err != nil {

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
@@ -324,6 +326,13 @@ func TestTheCommandThatStartsTheNodesContainerdIsNamed(t *testing.T) {
 		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", args, err, want)
 		}
+	}
+}
+
+func TestASocketOfRootIsExplained(t *testing.T) {
+	denied := &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.EACCES)}
+	if got, want := remedy(denied, "svc up"), "it is root's, use sudo"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

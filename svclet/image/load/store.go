@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"slices"
@@ -113,11 +114,7 @@ func dial(ctx context.Context, endpoint, startedBy string) (*grpc.ClientConn, er
 		// Without this check gRPC would log that the socket does not exist.
 		probe, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		if err != nil {
-			remedy := "start it"
-			if startedBy != "" {
-				remedy = fmt.Sprintf("start it with '%s'", startedBy)
-			}
-			return nil, fmt.Errorf("no containerd answers at %s: %s, or name another endpoint (%w)", endpoint, remedy, err)
+			return nil, fmt.Errorf("no containerd answers at %s: %s, or name another endpoint (%w)", endpoint, remedy(err, startedBy), err)
 		}
 		probe.Close()
 	}
@@ -126,6 +123,17 @@ func dial(ctx context.Context, endpoint, startedBy string) (*grpc.ClientConn, er
 		return nil, fmt.Errorf("reach containerd at %s: %w", endpoint, err)
 	}
 	return conn, nil
+}
+
+// remedy returns what to do when a socket cannot be connected to. startedBy is that of Options.
+func remedy(err error, startedBy string) string {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return "it is root's, use sudo"
+	case startedBy != "":
+		return fmt.Sprintf("start it with '%s'", startedBy)
+	}
+	return "start it"
 }
 
 // close deletes the lease: unreferenced content can then be garbage collected.
