@@ -62,6 +62,8 @@ const (
 	ServiceAccountTokenNodeBinding featuregate.Feature = "ServiceAccountTokenNodeBinding"
 	// PodTopologyLabelsAdmission gives pods the zone and region of their node as labels.
 	PodTopologyLabelsAdmission featuregate.Feature = "PodTopologyLabelsAdmission"
+	// NodeDeclaredFeatures lets nodes declare features that pods need of them.
+	NodeDeclaredFeatures featuregate.Feature = "NodeDeclaredFeatures"
 )
 
 // Own returns svc's own gates.

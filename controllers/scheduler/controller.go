@@ -40,7 +40,7 @@ func New() controller.Controller {
 		Aliases: []string{"kube-scheduler"},
 		Reads:   reads(),
 
-		FurtherGates: []string{devicetaints.RulesGate, volumesGate},
+		FurtherGates: []string{devicetaints.RulesGate, volumesGate, decision.DeclaredFeatures},
 		// Releases before 1.24 do not have it; drivers' capacity is not considered then.
 		// Releases since 1.34 have the kinds of resource claims.
 		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}},
@@ -117,6 +117,11 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	on, _ := env.Gate(volumesGate)
 	if err := scoreVolumes(config.Profiles, on); err != nil {
 		return err
+	}
+	if on, err := env.On(ctx, decision.DeclaredFeatures); err != nil {
+		return err
+	} else if !on {
+		config.Disable(decision.DeclaredFeatures)
 	}
 	s := &scheduler{
 		config: config,

@@ -150,6 +150,7 @@ var eventNames = []struct {
 	{decision.NodeLabels, "NodeLabelChange"},
 	{decision.NodeTaints, "NodeTaintChange"},
 	{decision.NodeAllocatable, "NodeAllocatableChange"},
+	{decision.NodeFeatures, "NodeDeclaredFeatureChange"},
 	{decision.PodBound, "AssignedPodAdd"},
 	{decision.PodGone, "AssignedPodDelete"},
 	{decision.PodLabels | decision.PodShrunk, "AssignedPodUpdate"},

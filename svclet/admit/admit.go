@@ -4,8 +4,11 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"svc.dev/svc/apis/podspec"
@@ -21,6 +24,8 @@ type Options struct {
 	WithoutSidecars bool
 	// Claims accepts pods with resource claims.
 	Claims bool
+	// Features are the features of nodes that the agent has, sorted (KEP-5328).
+	Features []string
 	// Pressure are the pressure conditions of the node, under which it admits fewer pods.
 	Pressure []corev1.NodeConditionType
 	// ShuttingDown refuses all pods, because the node shuts down.
@@ -60,6 +65,7 @@ func Admit(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o Options) 
 		supplementalGroupsPolicySupported,
 		fits,
 		appArmorEnabled,
+		claimsSupported,
 		featuresSupported,
 	} {
 		if refusal := check(candidate{pod: pod, others: others, node: node, options: o}); refusal != nil {
@@ -80,6 +86,11 @@ type candidate struct {
 	others  []*corev1.Pod
 	node    *corev1.Node
 	options Options
+}
+
+// started reports whether the pod has started: then it was admitted before.
+func (c candidate) started() bool {
+	return c.pod.Status.Phase != "" && c.pod.Status.Phase != corev1.PodPending
 }
 
 // notShuttingDown refuses pods while the node shuts down, as kubelet does.
@@ -189,9 +200,7 @@ func failedPredicate(c candidate) *Refusal {
 }
 
 func appArmorEnabled(c candidate) *Refusal {
-	// A pod that has started was admitted before.
-	started := c.pod.Status.Phase != "" && c.pod.Status.Phase != corev1.PodPending
-	if c.options.AppArmor || started || !wantsAppArmor(c.pod) {
+	if c.options.AppArmor || c.started() || !wantsAppArmor(c.pod) {
 		return nil
 	}
 	return &Refusal{Reason: "AppArmor", Message: "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
@@ -216,9 +225,8 @@ func wantsAppArmor(pod *corev1.Pod) bool {
 	return false
 }
 
-// featuresSupported refuses features that the agent does not support and would
-// otherwise ignore silently.
-func featuresSupported(c candidate) *Refusal {
+// claimsSupported refuses resource claims where the agent would ignore them silently.
+func claimsSupported(c candidate) *Refusal {
 	claims := c.pod.Spec.ResourceClaims
 	if len(claims) == 0 || c.options.Claims {
 		return nil
@@ -227,4 +235,28 @@ func featuresSupported(c candidate) *Refusal {
 		Reason:  "UnexpectedAdmissionError",
 		Message: fmt.Sprintf("resource claim %q: the feature gate DynamicResourceAllocation is off on this node", claims[0].Name),
 	}
+}
+
+// featuresSupported refuses pods that need a feature of nodes that the agent does not have,
+// as kubelet 1.36 does.
+func featuresSupported(c candidate) *Refusal {
+	if c.started() {
+		return nil
+	}
+	known := nodedeclaredfeatures.DefaultFramework
+	refuse := func(format string, args ...any) *Refusal {
+		return &Refusal{Reason: "PodFeatureUnsupported", Message: fmt.Sprintf(format, args...)}
+	}
+	needed, err := known.InferForPodScheduling(&nodedeclaredfeatures.PodInfo{Spec: &c.pod.Spec, Status: &c.pod.Status}, version.MajorMinor(1, 0))
+	if err != nil {
+		return refuse("Failed to infer pod's feature requirements: %v", err)
+	}
+	match, err := known.MatchNodeFeatureSet(needed, known.TryMap(c.options.Features))
+	switch {
+	case err != nil:
+		return refuse("Failed to match pod's feature requirements against the node: %v", err)
+	case !match.IsMatch:
+		return refuse("Pod requires node features that are not available: %s", strings.Join(match.UnsatisfiedRequirements, ", "))
+	}
+	return nil
 }

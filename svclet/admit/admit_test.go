@@ -175,6 +175,10 @@ func TestAdmitByWhatTheNodeSupports(t *testing.T) {
 		{name: "a sidecar", pod: testPod("p", sidecar)},
 		{name: "a sidecar without the gate", pod: testPod("p", sidecar), options: Options{WithoutSidecars: true}, reason: "InitContainerRestartPolicyForbidden",
 			message: `Init container "proxy" may not have a non-default restartPolicy: the feature gate SidecarContainers is off`},
+		{name: "a feature that the agent does not have", pod: testPod("p", restartingAll),
+			reason: "PodFeatureUnsupported", message: "Pod requires node features that are not available: RestartAllContainersOnContainerExits"},
+		{name: "a feature that it has", pod: testPod("p", restartingAll), options: Options{Features: []string{"RestartAllContainersOnContainerExits"}}},
+		{name: "one that it does not have any more", pod: testPod("p", restartingAll, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning })},
 		{name: "a resource claim", pod: testPod("p", func(pod *corev1.Pod) { pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }),
 			reason: "UnexpectedAdmissionError", message: `resource claim "gpu": the feature gate DynamicResourceAllocation is off on this node`},
 	})
@@ -364,6 +368,11 @@ func FuzzSysctls(f *testing.F) {
 			}
 		}
 	})
+}
+
+func restartingAll(pod *corev1.Pod) {
+	pod.Spec.Containers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyNever)
+	pod.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
 }
 
 func sidecar(pod *corev1.Pod) {

@@ -62,6 +62,7 @@ func newNode(base common, conn connections, services *nodeServices, available re
 		Runtime:      func(ctx context.Context) (node.RuntimeStatus, error) { return runtimeStatus(ctx, conn.runtime) },
 		VolumesInUse: drivers.InUse,
 		Devices:      held.Resources,
+		Features:     declaredFeatures(base),
 		Problems:     base.shutdown.Problems,
 		Lacks:        services.lacks,
 		Pressure:     func() node.Pressure { return pressure(base.conditions) },

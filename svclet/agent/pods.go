@@ -178,7 +178,9 @@ func admissionOptions(base common, available resources, appArmor bool) (admit.Op
 	if err != nil {
 		return admit.Options{}, fmt.Errorf("--allowed-unsafe-sysctls: %w", err)
 	}
-	return admit.Options{Sysctls: sysctls, AppArmor: appArmor && !base.WithoutAppArmor, WithoutSidecars: base.WithoutSidecars, Claims: base.Claims}, nil
+	return admit.Options{
+		Sysctls: sysctls, AppArmor: appArmor && !base.WithoutAppArmor, WithoutSidecars: base.WithoutSidecars, Claims: base.Claims, Features: features(base.Gates),
+	}, nil
 }
 
 // newSources makes where pods come from.

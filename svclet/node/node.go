@@ -84,6 +84,8 @@ type Options struct {
 	// Devices returns what device plugins offer: all devices and the healthy ones by
 	// resource, and resources that the node no longer has. It may be nil.
 	Devices func() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName)
+	// Features are the features that the node declares, sorted (KEP-5328).
+	Features []string
 	// Images lists the node's images; nil means none. It is called at most once per
 	// minute.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)

@@ -39,6 +39,7 @@ func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 	}
 	node.Status.Images = n.images.update(ctx, &n.o)
 	node.Status.RuntimeHandlers = handlers(health.status)
+	node.Status.DeclaredFeatures = n.o.Features
 	node.Status.Features = nil
 	if f := health.status.Features; f != nil {
 		node.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: ptr.To(f.GetSupplementalGroupsPolicy())}

@@ -5,7 +5,9 @@ package kindreader
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
@@ -48,6 +50,18 @@ func (w *WithClient) ValidateInitialization() error {
 		return errors.New("the plugin needs a client")
 	}
 	return nil
+}
+
+// Node returns a node as the watch cache has it. The error is a refusal of the request.
+func (w *WithClient) Node(ctx context.Context, a admission.Attributes, name string) (*corev1.Node, error) {
+	node, err := w.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, admission.NewForbidden(a, fmt.Errorf("node %q not found", name))
+	case err != nil:
+		return nil, admission.NewForbidden(a, fmt.Errorf("failed to get node %q: %w", name, err))
+	}
+	return node, nil
 }
 
 // Reader is embedded by a plugin that reads the objects of one kind. Its client is for what

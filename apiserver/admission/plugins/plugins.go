@@ -3,6 +3,7 @@
 package plugins
 
 import (
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
 	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
@@ -25,6 +26,7 @@ import (
 	"svc.dev/svc/apiserver/admission/limitranger"
 	"svc.dev/svc/apiserver/admission/namespaceautoprovision"
 	"svc.dev/svc/apiserver/admission/namespaceexists"
+	"svc.dev/svc/apiserver/admission/nodefeatures"
 	"svc.dev/svc/apiserver/admission/noderestriction"
 	"svc.dev/svc/apiserver/admission/nodetaint"
 	"svc.dev/svc/apiserver/admission/ownerreferences"
@@ -72,6 +74,17 @@ func (s Settings) since(minor int) bool {
 	return !s.Release().Before(release.Release{Major: 1, Minor: minor})
 }
 
+// matchesFeatures reports whether the release has nodes declare features, and returns the
+// release.
+func (s Settings) matchesFeatures() (bool, *version.Version, error) {
+	set, err := s.Gates()
+	if err != nil {
+		return false, nil, err
+	}
+	r := s.Release()
+	return set.Enabled(gates.NodeDeclaredFeatures), version.MajorMinor(uint(r.Major), uint(r.Minor)), nil
+}
+
 // labelsTopology reports whether the release copies the topology of nodes to pods.
 func (s Settings) labelsTopology() (bool, error) {
 	set, err := s.Gates()
@@ -107,13 +120,14 @@ const (
 	off = false
 )
 
-// All returns the plugins in the order of Kubernetes 1.28, and PodTopologyLabels and
-// PodResizeValidator, of later releases. Plugins that change objects run before the webhooks, so that webhooks see the change.
+// All returns the plugins in the order of Kubernetes 1.28, and PodTopologyLabels,
+// NodeDeclaredFeatureValidator and PodResizeValidator, of later releases. Plugins that change objects run before the webhooks, so that webhooks see the change.
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers
 func All(s Settings) []Plugin {
 	defaultTolerations := func(plugins *admission.Plugins) { tolerationseconds.Register(plugins, s.Tolerations) }
 	nodeRestriction := func(plugins *admission.Plugins) { noderestriction.Register(plugins, s.ofNodes) }
 	topologyLabels := func(plugins *admission.Plugins) { topologylabels.Register(plugins, s.labelsTopology) }
+	nodeFeatures := func(plugins *admission.Plugins) { nodefeatures.Register(plugins, s.matchesFeatures) }
 	podResize := func(plugins *admission.Plugins) { podresize.Register(plugins, func() bool { return s.since(36) }) }
 	podSecurity := func(plugins *admission.Plugins) { podsecurity.Register(plugins, s.Release) }
 	return []Plugin{
@@ -149,6 +163,7 @@ func All(s Settings) []Plugin {
 		{defaultingressclass.PluginName, on, "sets the default IngressClass of ingresses that name none.", defaultingressclass.Register},
 		{externalips.PluginName, off, "refuses new external IPs of services.", externalips.Register},
 		{topologylabels.PluginName, on, "gives pods the zone and region of their node as labels, at release 1.35 and later.", topologyLabels},
+		{nodefeatures.PluginName, on, "refuses updates of pods that need features which their node does not declare, at release 1.36 and later.", nodeFeatures},
 		{podresize.PluginName, on, "refuses to resize pods to more than their node has, at release 1.36 and later.", podResize},
 		{mutatingpolicy.PluginName, on, "evaluates MutatingAdmissionPolicies.", nil},
 		{mutatingwebhook.PluginName, on, "calls the webhooks of MutatingWebhookConfigurations.", nil},

@@ -53,13 +53,9 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if !isPod || !wasPod || a.GetSubresource() != "resize" || pod.Spec.NodeName == "" || equality.Semantic.DeepEqual(pod.Spec, old.Spec) {
 		return nil
 	}
-	// Version 0 reads the node from the watch cache instead of etcd.
-	node, err := p.Client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{ResourceVersion: "0"})
-	switch {
-	case apierrors.IsNotFound(err):
-		return admission.NewForbidden(a, fmt.Errorf("node %q not found", pod.Spec.NodeName))
-	case err != nil:
-		return admission.NewForbidden(a, fmt.Errorf("failed to get node %q: %w", pod.Spec.NodeName, err))
+	node, err := p.Node(ctx, a, pod.Spec.NodeName)
+	if err != nil {
+		return err
 	}
 	if os, named := node.Labels[corev1.LabelOSStable]; named && os != string(corev1.Linux) {
 		return refuse(a, unsupportedPlatform, fmt.Errorf("pod resize is only supported on linux nodes, node %q is %q", node.Name, os))

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
@@ -34,6 +35,13 @@ func Default(schedulerName string) *Config {
 	return &Config{
 		Profiles:       []*decision.Profile{decision.DefaultProfile(schedulerName)},
 		InitialBackoff: queue.InitialBackoff, MaxBackoff: queue.MaxBackoff,
+	}
+}
+
+// Disable leaves out a filter in all profiles.
+func (c *Config) Disable(filter string) {
+	for _, p := range c.Profiles {
+		p.Disabled = sets.New(filter).Union(p.Disabled)
 	}
 }
 

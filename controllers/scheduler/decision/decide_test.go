@@ -95,6 +95,7 @@ func TestEventsAfterWhichARejectedPodIsRetried(t *testing.T) {
 		"claim=data":       {[]string{"VolumeRestrictions"}, NodeAdded | PodGone | ClaimChanged},
 		"near={a=b}/host":  {[]string{"InterPodAffinity"}, NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged},
 		"gated":            {nil, 0},
+		"restarts-all":     {[]string{"NodeDeclaredFeatures"}, NodeAdded | NodeFeatures},
 		"device=gpu cpu=9": {[]string{"DynamicResources"}, NodeAdded | NodeLabels | DevicesChanged},
 	} {
 		s := NewSnapshot()

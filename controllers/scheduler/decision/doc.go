@@ -32,9 +32,7 @@
 //
 // # Limitations
 //
-// Pods with resource claims are unschedulable, since no devices are allocated. The
-// storage capacity that CSI drivers report, volume attachments of pods that have gone,
-// and the migration of in-tree volumes to CSI drivers are ignored. Unlike in
-// kube-scheduler, pod-level resources count in the score of free resources, and the
+// The migration of in-tree volumes to CSI drivers, and groups of pods, are ignored. Unlike
+// in kube-scheduler, pod-level resources count in the score of free resources, and the
 // anti-affinity of nominated pods always counts.
 package decision

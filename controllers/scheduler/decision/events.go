@@ -32,6 +32,7 @@ const (
 	NamespaceChanged       // a namespace was created, or its labels changed
 	DevicesChanged         // a resource claim, device class or resource slice was created or changed
 	AttachmentGone         // the attachment of a volume to a node was deleted
+	NodeFeatures           // the features that a node declares changed
 	OwnClaimChanged        // a claim of the pod itself, or the volume of one, was created, changed or deleted
 )
 
@@ -54,6 +55,9 @@ func NodeEvents(before, after *corev1.Node) Event {
 	}
 	if !equality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable) {
 		e |= NodeAllocatable
+	}
+	if !slices.Equal(before.Status.DeclaredFeatures, after.Status.DeclaredFeatures) {
+		e |= NodeFeatures
 	}
 	return e
 }

@@ -19,6 +19,7 @@ func TestNodeEvents(t *testing.T) {
 		"tainted":           {"a", "a taint=x=:NoSchedule", NodeTaints},
 		"larger":            {"a cpu=1", "a cpu=2", NodeAllocatable},
 		"several":           {"a", "a zone=z1 cpu=9", NodeLabels | NodeAllocatable},
+		"declares more":     {"a", "a declares=X", NodeFeatures},
 		"only more images":  {"a", "a image=x:1@1Mi", 0},
 		"written otherwise": {"a cpu=1", "a cpu=1000m", 0},
 	} {

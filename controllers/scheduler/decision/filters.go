@@ -28,6 +28,7 @@ var filters = []filter{
 	{"PodTopologySpread", NodeAdded | NodeRemoved | NodeLabels | NodeTaints | PodBound | PodGone | PodLabels, spreadsEvenly, resolvable | global},
 	{"InterPodAffinity", NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged, matchesPodAffinity, resolvable | global},
 	{"DynamicResources", NodeAdded | NodeLabels | DevicesChanged, allocatesDevices, 0},
+	{DeclaredFeatures, NodeAdded | NodeFeatures, declaresFeatures, 0},
 }
 
 // filter has a name, the events after which it may accept a node, and a function that

@@ -17,7 +17,7 @@ import (
 func (w *clusterState) fits(pod *corev1.Pod) []string {
 	rules := []func(*corev1.Pod, *corev1.Node) bool{
 		w.naiveTaints, w.naiveNodeAffinity, w.naivePorts, w.naiveResources, w.naiveSpread,
-		w.naiveAffinity, w.naiveAntiAffinity, w.naiveTheirAntiAffinity,
+		w.naiveAffinity, w.naiveAntiAffinity, w.naiveTheirAntiAffinity, w.naiveFeatures,
 	}
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
@@ -45,6 +45,10 @@ func (w *clusterState) naiveTaints(pod *corev1.Pod, n *corev1.Node) bool {
 		}
 	}
 	return true
+}
+
+func (w *clusterState) naiveFeatures(pod *corev1.Pod, n *corev1.Node) bool {
+	return len(pod.Spec.Containers[0].RestartPolicyRules) == 0 || slices.Contains(n.Status.DeclaredFeatures, restartsAll)
 }
 
 func (w *clusterState) naiveNodeAffinity(pod *corev1.Pod, n *corev1.Node) bool {

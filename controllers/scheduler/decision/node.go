@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/node/topology"
+	"k8s.io/component-helpers/nodedeclaredfeatures"
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
@@ -29,6 +30,7 @@ type node struct {
 	allocatable resources
 	allowedPods int64
 	images      []corev1.ContainerImage
+	features    nodedeclaredfeatures.FeatureSet
 
 	pods []*boundPod
 	// nominated are the pods without a node that are nominated to this one.
@@ -56,6 +58,7 @@ func (n *node) set(object *corev1.Node) {
 	}
 	n.allocatable = newResources(object.Status.Allocatable)
 	n.allowedPods = object.Status.Allocatable.Pods().Value()
+	n.features = nodedeclaredfeatures.DefaultFramework.TryMap(object.Status.DeclaredFeatures)
 }
 
 // optional is the value of a label that may be missing.

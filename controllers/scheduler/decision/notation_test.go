@@ -26,7 +26,8 @@ func fields(line string) (name string, words []string) {
 }
 
 // parseNode reads: name [cpu=2] [memory=4Gi] [pods=110] [resource=n] [zone=z]
-// [{label=value,...}] [taint=key=value:Effect] [cordoned] [image=name@100Mi].
+// [{label=value,...}] [taint=key=value:Effect] [cordoned] [image=name@100Mi]
+// [declares=Feature,...].
 func parseNode(line string) *corev1.Node {
 	name, words := fields(line)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
@@ -46,6 +47,8 @@ func parseNode(line string) *corev1.Node {
 			taint, effect, _ := strings.Cut(value, ":")
 			key, value, _ := strings.Cut(taint, "=")
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+		case key == "declares":
+			n.Status.DeclaredFeatures = strings.Split(value, ",")
 		case key == "cordoned":
 			n.Spec.Unschedulable = true
 		case key == "image":
@@ -66,7 +69,8 @@ func parseNode(line string) *corev1.Node {
 // overhead:cpu=1, pod:cpu=1), host=port, select={...}, in=node|node (affinity by
 // name), affinity={...} and affinity~weight={...}, tolerate=..., near, away and
 // spread (see parseTerm), owner=Kind/uid, claim=name, image=name, gated,
-// deleting, nominated=node, priority=n, never (preempts others), started=second.
+// deleting, nominated=node, priority=n, never (preempts others), started=second,
+// restarts-all (containers if one exits).
 func parsePod(line string) *corev1.Pod {
 	name, words := fields(line)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
@@ -136,6 +140,9 @@ func parsePodWord(pod *corev1.Pod, word string) {
 		disk, mode, _ := strings.Cut(value, ":")
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: disk, VolumeSource: corev1.VolumeSource{
 			GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: disk, ReadOnly: mode == "ro"}}})
+	case "restarts-all": // if it exits
+		main.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyNever)
+		main.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
 	case "device":
 		spec.ResourceClaims = append(spec.ResourceClaims, corev1.PodResourceClaim{Name: value, ResourceClaimName: &value})
 	case "made": // from a template, under a name

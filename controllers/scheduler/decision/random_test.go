@@ -290,7 +290,8 @@ func (w *clusterState) nodeLine(name string) string {
 		w.maybe(0.2, "nohost") + w.maybe(0.15, "cordoned") +
 		w.maybe(0.2, "taint=ded=db:NoSchedule", "taint=ded=web:NoExecute", "taint=x=:PreferNoSchedule") +
 		w.maybe(0.3, "image=main:latest@500Mi", "image=main:latest@900Mi", "image=other:latest@100Mi") +
-		w.maybe(0.2, "example.com/gpu=2", "pods=3")
+		w.maybe(0.2, "example.com/gpu=2", "pods=3") +
+		w.maybe(0.6, "declares="+restartsAll, "declares=ExtendWebSocketsToKubelet,"+restartsAll, "declares=ExtendWebSocketsToKubelet")
 }
 
 func (w *clusterState) podLine(name string) string {
@@ -314,8 +315,11 @@ func (w *clusterState) podLine(name string) string {
 				w.one("", "/anywhere"), w.one("", "/tolerated"), w.one("", "/by=rs"))
 		}
 	}
-	return line + w.maybe(0.3, "image=main", "image=other") + w.maybe(0.6, "priority=1", "priority=2", "priority=3")
+	return line + w.maybe(0.3, "image=main", "image=other") + w.maybe(0.6, "priority=1", "priority=2", "priority=3") + w.maybe(0.05, "restarts-all")
 }
+
+// restartsAll is the feature that pods with restarts-all need.
+const restartsAll = "RestartAllContainersOnContainerExits"
 
 func (w *clusterState) app() string { return w.one("web", "db", "cache") }
 

@@ -118,7 +118,7 @@ type scheduler struct {
 }
 
 // omitted are plugins of features that svc's release does not have, and those that bind.
-var omitted = sets.New("DynamicResources", "NodeDeclaredFeatures", "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
+var omitted = sets.New("DynamicResources", "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
 
 func newScheduler(ctx context.Context) (*scheduler, error) {
 	// So that preemption has ended when it returns. The other is on by default from 1.37 on.
