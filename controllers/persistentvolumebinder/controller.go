@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -56,14 +57,14 @@ func setup(ctx context.Context, env *controller.Env) error {
 	}
 	err := controller.Run(env, controller.Options{Name: "persistentvolumebinder-claims", Workers: workers}, claims,
 		controller.For(&corev1.PersistentVolumeClaim{}),
-		controller.Map(&corev1.PersistentVolume{}, claimOfVolume),
+		volumeEvents(stock, &classes.trigger),
 		controller.Map(&corev1.Pod{}, w.claimsOfPod, never),
 		claims.trigger.Watch())
 	if err != nil {
 		return err
 	}
 	err = controller.Run(env, controller.Options{Name: "persistentvolumebinder-classes", Workers: 1, MinInterval: classInterval}, classes,
-		stockEvents(stock), classEvents(), classes.trigger.Watch())
+		classEvents(), classes.trigger.Watch())
 	if err != nil {
 		return err
 	}
@@ -101,13 +102,37 @@ type watches struct {
 	cache client.Reader
 }
 
-// claimOfVolume returns the claim that a volume names.
-func claimOfVolume(_ context.Context, obj client.Object) []reconcile.Request {
-	ref := obj.(*corev1.PersistentVolume).Spec.ClaimRef
-	if ref == nil {
-		return nil
+// volumeEvents keeps the stock up to date, enqueues the claims that volumes name, and
+// requests a sync of the classes with a volume that claims can take, whose claims are
+// synced after the volume is in the stock. No claim is synced before the stock has the
+// volumes that exist at the start.
+func volumeEvents(stock *binding.Stock, classes *controller.Trigger[string]) controller.Watch[reconcile.Request] {
+	set := func(q controller.Queue[reconcile.Request], obj client.Object) {
+		pv := obj.(*corev1.PersistentVolume)
+		stock.Set(pv)
+		if binding.Available(pv) {
+			classes.Enqueue(volume.GetPersistentVolumeClass(pv))
+		}
+		enqueueClaim(q, pv)
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}}}
+	return controller.Watch[reconcile.Request]{Object: &corev1.PersistentVolume{}, Handler: handler.TypedFuncs[client.Object, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q controller.Queue[reconcile.Request]) { set(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q controller.Queue[reconcile.Request]) {
+			set(q, e.ObjectNew)
+			enqueueClaim(q, e.ObjectOld)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q controller.Queue[reconcile.Request]) {
+			stock.Remove(e.Object.GetName())
+			enqueueClaim(q, e.Object)
+		},
+	}}
+}
+
+// enqueueClaim enqueues the claim that a volume names.
+func enqueueClaim(q controller.Queue[reconcile.Request], obj client.Object) {
+	if ref := obj.(*corev1.PersistentVolume).Spec.ClaimRef; ref != nil {
+		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}})
+	}
 }
 
 // claimsOfPod returns the claims that a new pod uses, whose events say that they wait

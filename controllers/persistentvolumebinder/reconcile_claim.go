@@ -55,11 +55,9 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	var taken *corev1.PersistentVolume
-	if unbound(claim) && !binding.Delays(state.Class) {
-		if taken = r.stock.Take(claim); taken != nil {
-			state.Candidates = append(state.Candidates, taken)
-		}
+	taken, err := r.candidates(ctx, claim, &state)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	plan := binding.Claim(state)
 	if plan.Bind != nil {
@@ -120,9 +118,6 @@ func (r *claimReconciler) state(ctx context.Context, claim *corev1.PersistentVol
 	if !unbound(claim) {
 		return state, nil
 	}
-	if err := r.candidates(ctx, claim, &state); err != nil {
-		return state, err
-	}
 	if err := r.classes(ctx, claim, &state); err != nil {
 		return state, err
 	}
@@ -136,15 +131,34 @@ func (r *claimReconciler) state(ctx context.Context, claim *corev1.PersistentVol
 	return state, err
 }
 
-// candidates reads the volumes that name a claim: an interrupted binding may have left
-// one.
-func (r *claimReconciler) candidates(ctx context.Context, claim *corev1.PersistentVolumeClaim, state *binding.ClaimState) error {
+// candidates adds the volumes that a claim without a volume can be bound to: those that
+// name it, of which an interrupted binding may have left one, and the one that it takes
+// from the stock, which is returned, nil if it takes none. The stock follows the cache, so
+// it is asked first: a volume that is no longer there because it was bound to the claim is
+// then found in the cache, and the claim does not get a second one.
+func (r *claimReconciler) candidates(ctx context.Context, claim *corev1.PersistentVolumeClaim, state *binding.ClaimState) (*corev1.PersistentVolume, error) {
+	if !unbound(claim) {
+		return nil, nil
+	}
+	var taken *corev1.PersistentVolume
+	if !binding.Delays(state.Class) {
+		taken = r.stock.Take(claim)
+	}
 	var volumes corev1.PersistentVolumeList
 	err := r.client.List(ctx, &volumes, client.MatchingFields{volumesByClaim().Name: claim.Namespace + "/" + claim.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		if taken != nil {
+			err = errors.Join(err, r.putBack(ctx, taken))
+		}
+		return nil, err
+	}
 	for i := range volumes.Items {
 		state.Candidates = append(state.Candidates, &volumes.Items[i])
 	}
-	return err
+	if taken != nil {
+		state.Candidates = append(state.Candidates, taken)
+	}
+	return taken, nil
 }
 
 // classes reads the class of a claim, or the default one for a claim without a class.

@@ -6,14 +6,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"svc.dev/svc/controllers/controller"
-	"svc.dev/svc/controllers/persistentvolumebinder/binding"
 )
 
 // classInterval is the minimum time between two syncs of the claims of a class, which
@@ -41,25 +39,6 @@ func (r *classReconciler) Reconcile(ctx context.Context, class string) (reconcil
 	}
 	r.claims.Enqueue(requests...)
 	return reconcile.Result{}, nil
-}
-
-// stockEvents keeps the stock up to date, and enqueues the classes with a volume that
-// claims can take. The claims of a class are synced after its volume is in the stock.
-func stockEvents(stock *binding.Stock) controller.Watch[string] {
-	set := func(q controller.Queue[string], obj client.Object) {
-		pv := obj.(*corev1.PersistentVolume)
-		stock.Set(pv)
-		if binding.Available(pv) {
-			q.Add(volume.GetPersistentVolumeClass(pv))
-		}
-	}
-	return controller.Watch[string]{Object: &corev1.PersistentVolume{}, Handler: handler.TypedFuncs[client.Object, string]{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q controller.Queue[string]) { set(q, e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q controller.Queue[string]) { set(q, e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ controller.Queue[string]) {
-			stock.Remove(e.Object.GetName())
-		},
-	}}
 }
 
 // classEvents enqueues a new or changed class, and "": it may be the default of claims

@@ -3,10 +3,12 @@ package persistentvolumebinder
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -104,5 +106,69 @@ func TestABindingIsCompletedAfterAFailureAtAnyWrite(t *testing.T) {
 				t.Errorf("write %d fails: volume %s is %s of %v, the claim has %s", failing, pv.Name, pv.Status.Phase, pv.Spec.ClaimRef, claim.Spec.VolumeName)
 			}
 		}
+	}
+}
+
+// The first sync was interrupted after it had written the claim's reference to a volume,
+// and the cache learns of it while the second one runs.
+func TestAClaimGetsNoOtherVolumeWhenItsOwnLeavesTheStock(t *testing.T) {
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1"},
+		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: modes, StorageClassName: new(string), Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")},
+		}},
+	}
+	objects, stock := []client.Object{claim}, &binding.Stock{}
+	for name, size := range map[string]string{"fits": "5Gi", "large": "20Gi"} {
+		objects = append(objects, &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeSpec{
+				AccessModes: modes, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
+			},
+			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+		})
+	}
+	c := newClient(t, 0, objects...)
+	for _, name := range []string{"fits", "large"} {
+		pv := &corev1.PersistentVolume{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: name}, pv); err != nil {
+			t.Fatal(err)
+		}
+		stock.Set(pv)
+	}
+	arrives := sync.OnceValue(func() error {
+		pv := &corev1.PersistentVolume{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "fits"}, pv); err != nil {
+			return err
+		}
+		bound, _, err := volume.GetBindVolumeToClaim(pv, claim)
+		if err != nil {
+			return err
+		}
+		stock.Set(bound)
+		return c.Update(t.Context(), bound)
+	})
+	cache := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if _, ok := list.(*corev1.PersistentVolumeList); ok {
+				return errors.Join(err, arrives())
+			}
+			return err
+		},
+	})
+	r := &claimReconciler{binder: binder{client: cache, live: c, recorder: record.NewFakeRecorder(10)}, stock: stock, classSyncs: &controller.Trigger[string]{}}
+	for range 2 { // the first fails with a conflict
+		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
+		if err != nil && !apierrors.IsConflict(err) {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+		t.Fatal(err)
+	}
+	if claim.Spec.VolumeName != "fits" || claim.Status.Phase != corev1.ClaimBound {
+		t.Errorf("the claim is %s with volume %q, want Bound with fits", claim.Status.Phase, claim.Spec.VolumeName)
 	}
 }

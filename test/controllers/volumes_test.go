@@ -31,10 +31,14 @@ var _ = Describe("persistent volumes", func() {
 	jsonpath := func(ctx context.Context, object, path string) func() string {
 		return func() string { return in(ctx, "get", object, "-o", "jsonpath="+path) }
 	}
-	claim := func(ctx context.Context, name, size string) {
+	single, shared := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+	claim := func(ctx context.Context, name, size string, modes ...corev1.PersistentVolumeAccessMode) {
 		GinkgoHelper()
+		if modes == nil {
+			modes = single
+		}
 		create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class,
+			AccessModes: modes, StorageClassName: &class,
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}},
 		}})
 	}
@@ -42,7 +46,7 @@ var _ = Describe("persistent volumes", func() {
 		GinkgoHelper()
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: class + "-" + name}, Spec: corev1.PersistentVolumeSpec{
 			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: class,
+			AccessModes: single, StorageClassName: class,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nowhere"}},
 		}}
@@ -62,6 +66,10 @@ var _ = Describe("persistent volumes", func() {
 		for _, pv := range []string{large, fits, reserved} {
 			Eventually(jsonpath(ctx, "pv/"+pv, "{.status.phase}")).Should(Equal("Available"))
 		}
+		// The controller knows all of them when it binds one that became available later.
+		volume(ctx, "later", "1Gi", func(pv *corev1.PersistentVolume) { pv.Spec.AccessModes = shared })
+		claim(ctx, "later", "1Gi", shared...)
+		Eventually(jsonpath(ctx, "pvc/later", "{.status.phase}")).Should(Equal("Bound"))
 		claim(ctx, "data", "2Gi")
 		claim(ctx, "mine", "1Gi")
 		Eventually(jsonpath(ctx, "pvc/data", "{.status.phase} {.spec.volumeName} {.status.capacity.storage} {.status.accessModes}")).
