@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"svc.dev/svc/internal/footprint/leaks"
@@ -149,6 +150,24 @@ func (m *machine) get(t *testing.T, port string) (int, string, report) {
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	NewWithT(t).Eventually(holds).WithTimeout(time.Minute).Should(BeTrue(), what)
+}
+
+// A service whose port was in use may be deleted after its changes have been taken, and before the retry.
+func TestTheRetryOfAServiceThatIsGoneOpensNoPort(t *testing.T) {
+	store := services.New()
+	for _, of := range []cache.ReflectorStore{store.Services(), store.EndpointSlices()} {
+		if err := of.Replace(nil, "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &machine{addresses: map[string]string{}, open: map[string]bool{}}
+	turned := clocktesting.NewFakeClock(time.Now())
+	s := New(Options{Services: store, Node: "here", Clock: turned, Listen: m.listen})
+	s.failed[services.Key{Namespace: "shop", Name: "web"}] = failure{31000, turned.Now()}
+	s.sync(t.Context())
+	if len(m.ports()) > 0 || len(s.running) > 0 || len(s.failed) > 0 {
+		t.Errorf("ports %v are open, %d servers run, and %d are to be tried again", m.ports(), len(s.running), len(s.failed))
+	}
 }
 
 func TestAPortAnswersWhileItsServiceHasOne(t *testing.T) {

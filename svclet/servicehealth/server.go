@@ -143,7 +143,9 @@ func (s *Servers) sync(ctx context.Context) {
 	for k, f := range s.failed {
 		if freed[f.port] || !now.Before(f.retry) {
 			delete(s.failed, k)
-			starting[k] = healthOf(s.options.Services.Get(k), s.options.Node)
+			if h := healthOf(s.options.Services.Get(k), s.options.Node); h.port != 0 { // it may have gone since Take
+				starting[k] = h
+			}
 		}
 	}
 	for k, h := range starting {
