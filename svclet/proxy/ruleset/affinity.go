@@ -31,7 +31,7 @@ const (
 	clients = "clients-"
 	// maxClients is how many clients a set may have: those of an endpoint of each service. More have
 	// no affinity. When it makes the set, the kernel takes a pointer for each of the next power of
-	// two to four thirds of them, here 1 MiB.
+	// two to four thirds of them, here 1 MiB: see shrink.
 	maxClients = 3 << 15
 	// maxName is how long the name of a chain may be. The longest that nft accepts has 127 characters.
 	maxName = 120
@@ -88,6 +88,19 @@ func (t Table) addClientSets(sets map[string]*knftables.Set, c choice) {
 			Timeout: ptr.To(time.Duration(c.timeout) * time.Second), Size: ptr.To[uint64](maxClients),
 		}
 	}
+}
+
+// shrink adds an element to a new set of clients, and deletes it: at a deletion the kernel makes the
+// table of hashes as small as the elements that are left need (automatic_shrinking of rhashtable), and
+// larger when more come. There are sets for as many numbers as the largest service has had endpoints.
+func shrink(tx *knftables.Transaction, set *knftables.Set) {
+	zero := map[string]string{"ipv4_addr": "0.0.0.0", "ipv6_addr": "::", "inet_proto": "tcp", "inet_service": "0"}
+	var key []string
+	for of := range strings.SplitSeq(set.Type, " . ") {
+		key = append(key, zero[of])
+	}
+	tx.Add(&knftables.Element{Set: set.Name, Key: key})
+	tx.Delete(&knftables.Element{Set: set.Name, Key: key})
 }
 
 // Clients are what a table had of session affinity before it is written again.
