@@ -261,6 +261,31 @@ func TestAContainerHasTheDevicesThatThePluginPreferredForItsInitContainer(t *tes
 	}
 }
 
+func TestAContainerMayHaveTheDevicesOfContainersThatStartLater(t *testing.T) {
+	f := newFixture(t, t.TempDir())
+	p := f.plugin(&pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true}, on(0, "a"), on(0, "b"), on(0, "c"), on(0, "d"))
+	f.Eventually(f.counts).Should(gomega.Equal("4/4"))
+	pod, main := needing("1", "2")
+	init, _ := needing("1", "1")
+	other, _ := needing("1", "1")
+	init.Spec.Containers[0].Name, other.Spec.Containers[0].Name = "first", "other"
+	pod.Spec.InitContainers = init.Spec.Containers
+	for _, c := range []*corev1.Container{&pod.Spec.InitContainers[0], main, &other.Spec.Containers[0]} {
+		f.Expect(f.Allocate(pod, c, topology.NewMask(0))).To(gomega.Succeed())
+	}
+	for _, start := range []struct {
+		container string
+		prefer    []string
+	}{{"first", []string{"b"}}, {"c", []string{"b", "c"}}, {"other", []string{"a"}}} {
+		p.prefer = start.prefer
+		_, err := f.Start(t.Context(), "1", start.container)
+		f.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	f.Expect(p.calls()).To(gomega.Equal([]string{"prefer a,b,c,d", "allocate b", "prefer a,b,c,d", "allocate b,c", "prefer a,d", "allocate a"}))
+	f.Expect(f.Of("1", "c")).To(gomega.Equal([]Device{{gpu, []string{"b", "c"}, []int{0}}}))
+	f.Expect(f.Of("1", "other")).To(gomega.Equal([]Device{{gpu, []string{"a"}, []int{0}}}))
+}
+
 func TestThePluginChoosesTheDevicesThatTheWantedNodesDoNotHave(t *testing.T) {
 	f := newFixture(t, t.TempDir())
 	p := f.plugin(&pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true}, on(0, "a"), on(1, "b"), on(1, "c"))

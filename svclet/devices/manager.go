@@ -83,7 +83,13 @@ type allocation struct {
 	// Nodes the NUMA nodes that it may take others from; all if that is 0.
 	Must  []string      `json:"must,omitempty"`
 	Nodes topology.Mask `json:"nodes,omitempty"`
+	// started is true when the container has begun to start, since the agent did.
+	started bool
 }
+
+// isPlanned reports whether the plugin has not been asked about the devices, so that others can
+// take their place.
+func (a *allocation) isPlanned() bool { return !a.started && a.Response == nil && !a.Again }
 
 // The checkpoint of devices, in [Options.Dir].
 const (

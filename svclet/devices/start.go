@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -55,7 +56,7 @@ func (m *Manager) prepare(ctx context.Context, uid types.UID, name, resource str
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	p := m.pluginOf(resource)
-	held := m.allocation(uid, name, resource)
+	held := m.starting(uid, name, resource)
 	response := &pluginapi.ContainerAllocateResponse{}
 	if held.Response != nil {
 		if err := proto.Unmarshal(held.Response, response); err != nil {
@@ -94,11 +95,13 @@ func (m *Manager) prepare(ctx context.Context, uid types.UID, name, resource str
 	return response, nil
 }
 
-// allocation returns a copy of an allocation, empty if the pod has been released.
-func (m *Manager) allocation(uid types.UID, name, resource string) allocation {
+// starting returns a copy of the allocation of a container that starts, empty if the pod has been
+// released.
+func (m *Manager) starting(uid types.UID, name, resource string) allocation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if a := m.allocated[uid][name][resource]; a != nil {
+		a.started = true
 		return allocation{IDs: slices.Clone(a.IDs), Response: a.Response, Again: a.Again}
 	}
 	return allocation{}
@@ -147,23 +150,25 @@ func (m *Manager) preferred(ctx context.Context, p *plugin, uid types.UID, name 
 	return a.IDs
 }
 
-// replace replaces the devices of an init container in the containers that are to have the same
-// ones after it. The caller holds mu.
+// replace gives the containers of a pod that start later the devices that one had instead of those
+// that it has now, and those that are to have the same ones as an init container its new ones. The
+// caller holds mu.
 func (m *Manager) replace(uid types.UID, resource string, before, after []string) {
 	without := func(ids, others []string) []string {
 		return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(others, id) })
 	}
-	removed, added := without(before, after), without(after, before)
+	instead, added := map[string]string{}, without(after, before)
+	for i, id := range without(before, after) {
+		instead[id], instead[added[i]] = added[i], id
+	}
 	for _, resources := range m.allocated[uid] {
 		a := resources[resource]
-		if a == nil || a.Response != nil || a.Again {
+		if a == nil || !a.isPlanned() {
 			continue
 		}
-		for i, id := range removed {
-			for _, ids := range [][]string{a.IDs, a.Must} {
-				if at := slices.Index(ids, id); at >= 0 {
-					ids[at] = added[i]
-				}
+		for _, ids := range [][]string{a.IDs, a.Must} {
+			for i, id := range ids {
+				ids[i] = cmp.Or(instead[id], id)
 			}
 		}
 	}
@@ -186,15 +191,23 @@ func (m *Manager) alternatives(resource string, uid types.UID, name string) (ava
 }
 
 // alternativesLocked returns the devices that a container may have, and those of them that it must
-// have: its own, and the free ones on the NUMA nodes that it may have devices of.
+// have: its own, the free ones, and those that containers that start later can give it for its own,
+// on the NUMA nodes that it may have devices of.
 func (m *Manager) alternativesLocked(resource string, uid types.UID, name string) (available, must []string) {
 	a := m.allocated[uid][name][resource]
 	if a == nil {
 		return nil, nil
 	}
+	devices := m.resources[resource].devices
+	others := m.free(&corev1.Pod{}, resource)
+	for _, resources := range m.allocated[uid] {
+		if later := resources[resource]; later != nil && later.isPlanned() && later.Nodes == a.Nodes {
+			others = append(others, slices.DeleteFunc(slices.Clone(later.IDs), func(id string) bool { return !devices[id].healthy || slices.Contains(later.Must, id) })...)
+		}
+	}
 	available = slices.Clone(a.IDs)
-	for _, id := range m.free(&corev1.Pod{}, resource) {
-		near := a.Nodes == 0 || slices.ContainsFunc(m.resources[resource].devices[id].nodes, a.Nodes.Has)
+	for _, id := range others {
+		near := a.Nodes == 0 || slices.ContainsFunc(devices[id].nodes, a.Nodes.Has)
 		if near && !slices.Contains(available, id) {
 			available = append(available, id)
 		}
