@@ -67,6 +67,8 @@ func newNode(base common, conn connections, services *nodeServices, available re
 		Lacks:        services.lacks,
 		Pressure:     func() node.Pressure { return pressure(base.conditions) },
 		PodCIDRs:     c.PodCIDR,
+		Unreset:      held.Unreset,
+		Reset:        held.Reset,
 		Images:       images.List, MaxImages: ptr.Deref(c.NodeStatusMaxImages, 50),
 		UpdateFrequency: c.NodeStatusUpdateFrequency.Duration, ReportFrequency: c.NodeStatusReportFrequency.Duration,
 		LeaseDuration: time.Duration(c.NodeLeaseDurationSeconds) * time.Second,

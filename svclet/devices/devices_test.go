@@ -322,6 +322,27 @@ func TestAResourceWhosePluginIsGoneIsForgotten(t *testing.T) {
 	f.Expect(f.counts()).To(gomega.BeEmpty(), "after a restart")
 }
 
+func TestTheNodeIsResetOnceAfterTheCheckpointIsLost(t *testing.T) {
+	dir := t.TempDir()
+	f := newFixture(t, dir)
+	restart := func() {
+		f.stop()
+		f = newFixture(t, dir)
+	}
+	f.Expect(f.Unreset()).To(gomega.BeTrue(), "there is no checkpoint")
+	f.plugin(nil, on(0, "a"))
+	f.Eventually(f.counts).Should(gomega.Equal("1/1"))
+	restart()
+	f.Expect(f.Unreset()).To(gomega.BeTrue(), "the agent has ended before the Node was reset")
+	f.Expect(f.Reset()).To(gomega.Succeed())
+	f.Expect(f.Unreset()).To(gomega.BeFalse())
+	restart()
+	f.Expect(f.Unreset()).To(gomega.BeFalse())
+	f.Expect(os.Remove(filepath.Join(dir, checkpointName))).To(gomega.Succeed())
+	restart()
+	f.Expect(f.Unreset()).To(gomega.BeTrue())
+}
+
 func TestDevicesFollowTheirPlugin(t *testing.T) {
 	dir := t.TempDir()
 	f := newFixture(t, dir)

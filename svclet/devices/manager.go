@@ -54,6 +54,7 @@ type Manager struct {
 	mu        sync.Mutex
 	resources map[string]*offer
 	allocated map[types.UID]map[string]map[string]*allocation // by pod, container, resource
+	unreset   bool
 	// plugins are the connections, which Run waits for.
 	plugins sync.WaitGroup
 }
@@ -106,6 +107,8 @@ type saved struct {
 	// Boot is that of the machine in which plugins gave the responses; empty in checkpoints of
 	// versions that did not save it.
 	Boot string `json:"boot,omitempty"`
+	// Unreset is true if there was no checkpoint, and the Node has not been reset since.
+	Unreset bool `json:"unreset,omitempty"`
 }
 
 const (
@@ -127,9 +130,11 @@ func New(o Options) (*Manager, error) {
 		return nil, fmt.Errorf("making the directory of device plugins: %w", err)
 	}
 	var before saved
-	if _, err := m.file.Load(&before); err != nil {
+	found, err := m.file.Load(&before)
+	if err != nil {
 		return nil, err
 	}
+	m.unreset = !found || before.Unreset
 	if before.Allocated != nil {
 		m.allocated = before.Allocated
 	}
@@ -163,7 +168,24 @@ func (m *Manager) Save() error {
 }
 
 func (m *Manager) save() error {
-	return m.file.Save(saved{Allocated: m.allocated, Resources: slices.Sorted(maps.Keys(m.resources)), Boot: m.o.Boot})
+	return m.file.Save(saved{Allocated: m.allocated, Resources: slices.Sorted(maps.Keys(m.resources)), Boot: m.o.Boot, Unreset: m.unreset})
+}
+
+// Unreset reports whether there was no checkpoint: the Node may have extended resources of plugins
+// that are unknown. It is to have none of them until their plugins register (kubelet's
+// ShouldResetExtendedResourceCapacity).
+func (m *Manager) Unreset() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unreset
+}
+
+// Reset records that the extended resources of the Node have been reset.
+func (m *Manager) Reset() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unreset = false
+	return m.save()
 }
 
 // update replaces the devices of a resource by those that a plugin lists. It ignores a

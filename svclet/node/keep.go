@@ -113,7 +113,7 @@ func (n *Node) sync(ctx context.Context) error {
 	}
 	changed := statusChanged(&known.Status, &node.Status) && !n.hasStored(&known.Status, &node.Status)
 	if !changed && n.o.Clock.Since(n.reported) < n.o.ReportFrequency+n.delay {
-		return nil
+		return n.devicesReset()
 	}
 	if err := n.patchStatus(limited, known, node); err != nil {
 		return n.failed(known, err)
@@ -123,6 +123,17 @@ func (n *Node) sync(ctx context.Context) error {
 		n.delay = n.spread()
 	}
 	n.reported = n.o.Clock.Now()
+	return n.devicesReset()
+}
+
+// devicesReset records that the Node has no extended resources of unknown device plugins any more.
+func (n *Node) devicesReset() error {
+	if !n.resets() {
+		return nil
+	}
+	if err := n.o.Reset(); err != nil {
+		return fmt.Errorf("cannot record that the extended resources of node %s have been reset: %w", n.o.Name, err)
+	}
 	return nil
 }
 

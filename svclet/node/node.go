@@ -84,6 +84,10 @@ type Options struct {
 	// Devices returns what device plugins offer: all devices and the healthy ones by
 	// resource, and resources that the node no longer has. It may be nil.
 	Devices func() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName)
+	// Unreset reports whether an existing Node may have extended resources of unknown device
+	// plugins: all extended resources become 0, and after that Reset is called. Both may be nil.
+	Unreset func() bool
+	Reset   func() error
 	// Features are the features that the node declares, sorted (KEP-5328).
 	Features []string
 	// Images lists the node's images; nil means none. It is called at most once per

@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -179,6 +180,43 @@ func TestAnExistingNodeIsAdopted(t *testing.T) {
 	r.await("the reboot is logged", func() bool {
 		return strings.Contains(strings.Join(r.recorded(), "\n"), "Warning Rebooted Node n has been rebooted, boot id: b")
 	})
+}
+
+func TestTheExtendedResourcesOfANodeAreResetIfTheirPluginsAreUnknown(t *testing.T) {
+	const gpu, own = "example.com/gpu", "example.com/own"
+	server := apifake.New(t)
+	existing := corev1.ResourceList{gpu: capacityOne(), own: capacityOne()}
+	server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Capacity: existing, Allocatable: existing}})
+	var reset atomic.Bool
+	r := start(t, server, func(o *Options) {
+		o.Unreset = func() bool { return !reset.Load() }
+		o.Reset = func() error {
+			if q := server.Node("n").Status.Allocatable[gpu]; !q.IsZero() {
+				t.Errorf("recorded while the Node has %s", &q)
+			}
+			reset.Store(true)
+			return nil
+		}
+		o.Devices = func() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName) {
+			return corev1.ResourceList{own: capacityOne()}, corev1.ResourceList{own: capacityOne()}, nil
+		}
+	})
+	r.await("it is reset", reset.Load)
+	has := func(name corev1.ResourceName, want int64) func() bool {
+		return func() bool {
+			s := server.Node("n").Status
+			capacity, known := s.Capacity[name]
+			return known && capacity.Value() == want && s.Allocatable.Name(name, resource.DecimalSI).Value() == want
+		}
+	}
+	r.await("the plugin may be gone", has(gpu, 0))
+	r.await("this plugin has registered", has(own, 1))
+	node := server.Node("n")
+	node.Status.Capacity[gpu] = capacityOne()
+	server.Put(node)
+	r.await("the watch has shown what others set", func() bool { q := r.Object().Status.Capacity[gpu]; return q.Value() == 1 })
+	r.Changed()
+	r.await("it is kept", has(gpu, 1))
 }
 
 func TestANodeThatTheWatchHasShownIsAdopted(t *testing.T) {

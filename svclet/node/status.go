@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // describe returns the Node with its current status.
@@ -53,6 +55,15 @@ func (n *Node) describe(ctx context.Context, base *corev1.Node) *corev1.Node {
 
 // addDevices adds what device plugins offer to the capacity.
 func (n *Node) addDevices(s *corev1.NodeStatus) {
+	if n.resets() {
+		for _, list := range []corev1.ResourceList{s.Capacity, s.Allocatable} {
+			for name := range list {
+				if podspec.IsExtendedResource(name) {
+					list[name] = resource.Quantity{Format: resource.DecimalSI}
+				}
+			}
+		}
+	}
 	if n.o.Devices == nil {
 		return
 	}
@@ -64,6 +75,9 @@ func (n *Node) addDevices(s *corev1.NodeStatus) {
 		delete(s.Allocatable, name)
 	}
 }
+
+// resets reports whether extended resources are to be reset.
+func (n *Node) resets() bool { return n.o.Unreset != nil && n.o.Unreset() }
 
 // recordReboot records an event, once, if the machine has rebooted since the last
 // status.
