@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -20,6 +19,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/svclet/csi/csitest"
+	"svc.dev/svc/test/launch"
 )
 
 // claim creates a PersistentVolume with a source, and a claim of the same name, and binds
@@ -304,17 +304,10 @@ spec: {attachRequired: false, podInfoOnMount: true, fsGroupPolicy: File, volumeL
 // loopDevice returns a loop device of a new file, of a size in bytes.
 func loopDevice(ctx context.Context, size int64) string {
 	GinkgoHelper()
-	file := filepath.Join(newDir(), "disk")
-	Expect(os.WriteFile(file, nil, 0o600)).To(Succeed())
-	Expect(os.Truncate(file, size)).To(Succeed())
-	out, err := exec.CommandContext(ctx, "losetup", "--find", "--show", file).CombinedOutput()
+	device, detach, err := launch.LoopDevice(ctx, filepath.Join(newDir(), "disk"), size)
 	if err != nil {
-		Skip("this machine has no loop devices: " + string(out))
+		Skip(err.Error())
 	}
-	device := strings.TrimSpace(string(out))
-	DeferCleanup(func() {
-		out, err := exec.Command("losetup", "--detach", device).CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "%s", out)
-	})
+	DeferCleanup(detach)
 	return device
 }

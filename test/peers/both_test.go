@@ -48,24 +48,6 @@ var _ = Describe("svclet and the real kubelet, of the same pods on the same mach
 		unsettled = settle(ctx, svclet, kubelet)
 	})
 
-	// expectListed fails for each difference that is not in the list, and for each
-	// entry of the list that was not found.
-	expectListed := func(about string, found []difference.Difference) {
-		GinkgoHelper()
-		unexplained, obsolete := difference.Check(found, listed[about])
-		var text strings.Builder
-		for _, d := range unexplained {
-			fmt.Fprintf(&text, "not in the list: %s\n", d)
-		}
-		for _, e := range obsolete {
-			fmt.Fprintf(&text, "in the list, but not so: of %q: %s: %s\n", e.Of, e.Path, e.Reason)
-		}
-		AddReportEntry(fmt.Sprintf("%d differences of %s are explained", len(found)-len(unexplained), about))
-		if text.Len() > 0 {
-			Fail("differences.yaml, " + about + ":\n" + text.String())
-		}
-	}
-
 	It("end with the pods in the same state", func() { Expect(unsettled).To(BeEmpty()) })
 
 	It("show the same statuses", func() {
@@ -77,7 +59,7 @@ var _ = Describe("svclet and the real kubelet, of the same pods on the same mach
 			}
 			found = append(found, difference.Between(name, svclet.podFields(pod), kubelet.podFields(theirs))...)
 		}
-		expectListed(aboutPods, found)
+		expectListed(listed, aboutPods, found)
 	})
 
 	It("record the same events", func(ctx SpecContext) {
@@ -89,11 +71,11 @@ var _ = Describe("svclet and the real kubelet, of the same pods on the same mach
 			}
 			found = append(found, difference.Between(name, ours[name], theirs[name])...)
 		}
-		expectListed(aboutEvents, found)
+		expectListed(listed, aboutEvents, found)
 	})
 
 	It("show the same node", func(ctx SpecContext) {
-		expectListed(aboutNodes, difference.Between("node", svclet.node(ctx), kubelet.node(ctx)))
+		expectListed(listed, aboutNodes, difference.Between("node", svclet.node(ctx), kubelet.node(ctx)))
 	})
 
 	It("serve the same", func(ctx SpecContext) {
@@ -101,9 +83,27 @@ var _ = Describe("svclet and the real kubelet, of the same pods on the same mach
 		for _, served := range served {
 			found = append(found, difference.Between(served.path, served.of(ctx, svclet), served.of(ctx, kubelet))...)
 		}
-		expectListed(aboutServers, found)
+		expectListed(listed, aboutServers, found)
 	})
 })
+
+// expectListed fails for each difference that is not in the list, and for each entry of the list
+// that was not found.
+func expectListed(listed difference.List, about string, found []difference.Difference) {
+	GinkgoHelper()
+	unexplained, obsolete := difference.Check(found, listed[about])
+	var text strings.Builder
+	for _, d := range unexplained {
+		fmt.Fprintf(&text, "not in the list: %s\n", d)
+	}
+	for _, e := range obsolete {
+		fmt.Fprintf(&text, "in the list, but not so: of %q: %s: %s\n", e.Of, e.Path, e.Reason)
+	}
+	AddReportEntry(fmt.Sprintf("%d differences of %s are explained", len(found)-len(unexplained), about))
+	if text.Len() > 0 {
+		Fail("differences.yaml, " + about + ":\n" + text.String())
+	}
+}
 
 // side is one of the two agents with its machine, node and namespace.
 type side struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -30,6 +31,9 @@ type Options struct {
 	// Mount and Unmount publish a volume; by default directories are made and removed.
 	Mount   func(source, target string) error
 	Unmount func(target string) error
+	// Called is called with each call of the driver, and the request, before it is handled. It
+	// may be nil.
+	Called func(method string, request any)
 }
 
 // Driver is a running driver.
@@ -90,7 +94,12 @@ func (d *Driver) serve(socket string, register func(*grpc.Server)) error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		if d.o.Called != nil {
+			d.o.Called(path.Base(info.FullMethod), request)
+		}
+		return handle(ctx, request)
+	}))
 	register(server)
 	d.servers, d.sockets = append(d.servers, server), append(d.sockets, socket)
 	go func() { _ = server.Serve(listener) }() // it ends with Stop
