@@ -39,9 +39,14 @@ Type next, in another terminal:
 	if r.Node {
 		fmt.Fprintf(out, `To reach a service:
   %s kubectl port-forward service/NAME 8080:PORT    # then http://127.0.0.1:8080
-  curl http://CLUSTER-IP:PORT                        # on this machine; 'get services' prints it
-
 `, shellWord(r.program))
+		if r.ServiceProxy {
+			for _, route := range r.MissingRoutes {
+				fmt.Fprintf(out, "  %-49s  # first: this machine has no default route\n", "ip route add "+route)
+			}
+			fmt.Fprintln(out, "  curl http://CLUSTER-IP:PORT                        # on this machine; 'get services' prints it")
+		}
+		fmt.Fprintln(out)
 	}
 	if kinds := notActedOn(r.release); len(kinds) > 0 {
 		fmt.Fprintf(out, "Stored, but nothing acts on it: %s, until you install a controller for it.\n", enumerate(kinds))

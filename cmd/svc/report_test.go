@@ -52,7 +52,7 @@ Ctrl-C stops it. What was written is kept in /var/lib/svc.
 
 func TestTheReportOfANodeSaysHowToReachAService(t *testing.T) {
 	var out strings.Builder
-	report{Report: cluster.Report{Node: true, Components: make([]component.Started, 6)}, dir: "/var/lib/svc", release: release.Default, program: "svc"}.print(&out)
+	report{Report: cluster.Report{Node: true, ServiceProxy: true, Components: make([]component.Started, 6)}, dir: "/var/lib/svc", release: release.Default, program: "svc"}.print(&out)
 	for _, want := range []string{"  svc kubectl port-forward service/NAME 8080:PORT ", "\n  curl http://CLUSTER-IP:PORT ", "\nPods go on without it; 'svc node reset' ends them.\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
@@ -60,6 +60,21 @@ func TestTheReportOfANodeSaysHowToReachAService(t *testing.T) {
 	}
 	if lines := strings.Count(out.String(), "\n"); lines > 24 {
 		t.Errorf("it has %d lines", lines)
+	}
+}
+
+func TestTheReportOfANodeSaysHowClusterIPsAreReached(t *testing.T) {
+	var out strings.Builder
+	r := report{Report: cluster.Report{Node: true}, dir: "/var/lib/svc", release: release.Default, program: "svc"}
+	r.print(&out)
+	if strings.Contains(out.String(), "CLUSTER-IP") {
+		t.Errorf("without the service proxy:\n%s", out.String())
+	}
+	out.Reset()
+	r.ServiceProxy, r.MissingRoutes = true, []string{"10.0.0.0/24 dev svc0"}
+	r.print(&out)
+	if want := "  ip route add 10.0.0.0/24 dev svc0                  # first: this machine has no default route\n  curl http://CLUSTER-IP:PORT                        # on this machine; 'get services' prints it\n\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q is missing in\n%s", want, out.String())
 	}
 }
 

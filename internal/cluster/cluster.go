@@ -21,6 +21,7 @@ import (
 	"svc.dev/svc/internal/component"
 	"svc.dev/svc/internal/datadir"
 	"svc.dev/svc/internal/jointoken"
+	"svc.dev/svc/svclet/host"
 )
 
 // stopTimeout bounds the time from the signal to the end of the process.
@@ -61,6 +62,10 @@ type Report struct {
 	Took time.Duration
 	// Node reports whether pods run on this machine.
 	Node bool
+	// ServiceProxy reports whether this machine routes the addresses of services, and MissingRoutes
+	// are routes, as arguments of ip route add, that it needs for that itself.
+	ServiceProxy  bool
+	MissingRoutes []string
 }
 
 // New completes the options and decides whether this machine becomes a node. It
@@ -116,7 +121,13 @@ func (c *Cluster) Run(ctx context.Context, started func(Report)) error {
 	withdraw := func() {}
 	if err == nil {
 		withdraw = c.publish(ctx)
-		started(Report{Components: components, Took: c.Clock.Since(began), Node: c.node != nil && c.node.running()})
+		report := Report{Components: components, Took: c.Clock.Since(began), Node: c.node != nil && c.node.running()}
+		if ranges, invalid := c.Server.Network.ServiceCIDRs(); report.Node && invalid == nil {
+			may, err := host.MayAdministerNetwork()
+			report.ServiceProxy = c.Node.proxy && (may || err != nil)
+			report.MissingRoutes = c.Node.missingRoutes(ctx, ranges, new(net.Dialer).DialContext)
+		}
+		started(report)
 		err = group.Wait(ctx)
 	}
 	if c.Stopping != nil {
