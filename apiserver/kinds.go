@@ -42,7 +42,7 @@ func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericap
 	for _, group := range routes.Groups {
 		addToDiscovery(server, group)
 	}
-	c.docs.Install(container, routes.Whole, server.Handler.NonGoRestfulMux)
+	c.docs.Install(container, routes, server.Handler.NonGoRestfulMux)
 	c.identity.addTokenDiscovery(c.options.ServiceAccounts, server)
 	return server, routes.Groups, nil
 }

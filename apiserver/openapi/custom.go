@@ -39,9 +39,9 @@ import (
 // accept gzip get them so.
 func (d *Documents) InstallWithCustomResources(container *restful.Container, to serveMux, definitions apiextensionslisters.CustomResourceDefinitionLister) {
 	custom := &custom{docs: d, definitions: definitions, hashes: map[string]definitionHash{}, kept: map[documentKey]document{}}
-	static := sync.OnceValues(func() (*spec.Swagger, error) { return d.buildV2(container, withRoutes) })
+	static := sync.OnceValues(func() (*spec.Swagger, error) { return d.buildV2(container, Made) })
 	to.Handle("/openapi/v2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { custom.serveV2(w, r, static) }))
-	d.installV3(container, withRoutes, to, custom)
+	d.installV3(container, Made, to, custom)
 }
 
 // serveMux is where handlers of documents are installed.

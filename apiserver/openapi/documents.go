@@ -81,28 +81,48 @@ func (d *Documents) ConfigV3(models ...string) *common.OpenAPIV3Config {
 	return config
 }
 
-// Whole returns a web service of a container with all of its routes, if the container
-// has it without.
-type Whole func(*restful.WebService) (*restful.WebService, error)
+// Routes are those of a container's web services, which may have none before they are
+// needed.
+type Routes interface {
+	// Whole returns a web service of the container with all of its routes.
+	Whole(*restful.WebService) (*restful.WebService, error)
+	// Summary returns what the routes of a web service are made of, and the names of the
+	// models of their bodies, without making them. Web services with equal summaries have
+	// equal documents, if their models are equal.
+	Summary(*restful.WebService) (routes []string, models []string, err error)
+}
 
 // Install serves the documents of the container's web services: version 2 at
 // /openapi/v2, version 3 at /openapi/v3 and below, one for each group version.
-func (d *Documents) Install(container *restful.Container, whole Whole, to *mux.PathRecorderMux) {
+func (d *Documents) Install(container *restful.Container, routes Routes, to *mux.PathRecorderMux) {
 	handler.NewOpenAPIServiceLazy(cached.Once(cached.Func(func() (*spec.Swagger, string, error) {
-		doc, err := d.buildV2(container, whole)
+		doc, err := d.buildV2(container, routes)
 		return doc, d.version, err
 	}))).RegisterOpenAPIVersionedService("/openapi/v2", to)
-	d.installV3(container, whole, to, nil)
+	d.installV3(container, routes, to, nil)
 }
 
-// withRoutes is Whole for a container that has its web services with all routes.
-func withRoutes(ws *restful.WebService) (*restful.WebService, error) { return ws, nil }
+// Made are the Routes of a container that has its web services with all of them.
+var Made Routes = made{}
+
+type made struct{}
+
+// Whole implements Routes.
+func (made) Whole(ws *restful.WebService) (*restful.WebService, error) { return ws, nil }
+
+// Summary implements Routes.
+func (made) Summary(ws *restful.WebService) (routes, names []string, err error) {
+	for _, route := range ws.Routes() {
+		routes = append(routes, strings.Join([]string{route.Method, route.Path, route.Operation, route.Doc}, " "))
+	}
+	return routes, models(ws), nil
+}
 
 // buildV2 returns the version 2 document of the container's web services.
-func (d *Documents) buildV2(container *restful.Container, whole Whole) (*spec.Swagger, error) {
+func (d *Documents) buildV2(container *restful.Container, routes Routes) (*spec.Swagger, error) {
 	var services []*restful.WebService
 	for _, ws := range container.RegisteredWebServices() {
-		ws, err := whole(ws)
+		ws, err := routes.Whole(ws)
 		if err != nil {
 			return nil, err
 		}
@@ -118,21 +138,17 @@ func (d *Documents) buildV2(container *restful.Container, whole Whole) (*spec.Sw
 
 // installV3 serves the version 3 documents of the container's web services, and those
 // of custom resources, if custom is not nil.
-func (d *Documents) installV3(container *restful.Container, whole Whole, to serveMux, custom *custom) {
+func (d *Documents) installV3(container *restful.Container, routes Routes, to serveMux, custom *custom) {
 	v3 := &versions{docs: d, services: map[string]service{}, made: handler3.NewOpenAPIService(), custom: custom}
 	for _, ws := range container.RegisteredWebServices() {
 		gv := strings.TrimPrefix(ws.RootPath(), "/")
 		if gv == versionPath {
 			continue
 		}
-		made := func() (*restful.WebService, error) { return whole(ws) }
-		v3.services[gv] = service{made, sync.OnceValues(func() (string, error) {
-			ws, err := made()
-			if err != nil {
-				return "", err
-			}
-			return d.hash(ws), nil
-		})}
+		v3.services[gv] = service{
+			made: func() (*restful.WebService, error) { return routes.Whole(ws) },
+			hash: sync.OnceValues(func() (string, error) { return d.hash(routes.Summary(ws)) }),
+		}
 		v3.made.UpdateGroupVersionLazy(gv, cached.Once(cached.Func(func() (*spec3.OpenAPI, string, error) { return v3.build(gv) })))
 	}
 	to.Handle("/openapi/v3", http.HandlerFunc(v3.serveIndex))
@@ -144,14 +160,14 @@ func (d *Documents) installV3(container *restful.Container, whole Whole, to serv
 // have the same hash for it.
 const versionPath = "version"
 
-// hash returns a hash of what the document of a web service is made of.
-func (d *Documents) hash(ws *restful.WebService) string {
+// hash returns a hash of what the document of a web service with the summary is made of.
+func (d *Documents) hash(routes, models []string, err error) (string, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, d.title, d.version, libraries(), definitions.Digest(models(ws)...))
-	for _, route := range ws.Routes() {
-		fmt.Fprintln(sum, route.Method, route.Path, route.Operation, route.Doc)
+	fmt.Fprintln(sum, d.title, d.version, libraries(), definitions.Digest(models...))
+	for _, route := range routes {
+		fmt.Fprintln(sum, route)
 	}
-	return hex.EncodeToString(sum.Sum(nil))
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // libraries returns the versions of the modules that make the documents.
@@ -169,8 +185,8 @@ var libraries = sync.OnceValue(func() string {
 	return strings.Join(versions, " ")
 })
 
-// service is a web service with all of its routes, and their hash. Both are made when
-// they are asked for; only the hash is kept.
+// service is a web service with all of its routes, and the hash of its document. Both are
+// made when they are asked for; only the hash is kept.
 type service struct {
 	made func() (*restful.WebService, error)
 	hash func() (string, error)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/emicklei/go-restful/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,12 +44,23 @@ type declared struct{ kind *resource.Kind }
 func (d declared) Kind() *resource.Kind { return d.kind }
 
 // served are documents behind a handler that count how often definitions are
-// made.
+// made, and routes.
 type served struct {
-	t       *testing.T
-	docs    *openapi.Documents
-	handler http.Handler
-	made    atomic.Int32
+	t            *testing.T
+	docs         *openapi.Documents
+	handler      http.Handler
+	made, routes atomic.Int32
+}
+
+// counted are routes that count how often they are made.
+type counted struct {
+	openapi.Routes
+	made *atomic.Int32
+}
+
+func (c counted) Whole(ws *restful.WebService) (*restful.WebService, error) {
+	c.made.Add(1)
+	return c.Routes.Whole(ws)
 }
 
 func serve(t *testing.T, version string, declarations ...resource.Declaration) *served {
@@ -72,7 +84,7 @@ func serve(t *testing.T, version string, declarations ...resource.Declaration) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.docs.Install(handler.GoRestfulContainer, routes.Whole, handler.NonGoRestfulMux)
+	s.docs.Install(handler.GoRestfulContainer, counted{routes, &s.routes}, handler.NonGoRestfulMux)
 	s.handler = handler
 	return s
 }
@@ -161,6 +173,16 @@ func TestNothingIsBuiltBeforeItsFirstRequest(t *testing.T) {
 		if s.made.Load() != once {
 			t.Errorf("%s was built twice", name)
 		}
+	}
+}
+
+func TestTheIndexMakesNoRoutes(t *testing.T) {
+	s := serve(t, "1", apps.Kinds()...)
+	if urls := s.index(); urls["apis/apps/v1"] == "" || s.routes.Load() != 0 {
+		t.Errorf("the index has %v, and routes were made %d times", urls, s.routes.Load())
+	}
+	if s.get(appsDoc); s.routes.Load() != 1 {
+		t.Errorf("routes were made %d times for a document", s.routes.Load())
 	}
 }
 

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/json"
 	"maps"
 	"net/http"
 	"path"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"svc.dev/svc/apiserver/openapi"
 )
 
 // Routes are what a view has installed on a container. They select the route of a
@@ -71,9 +74,10 @@ func (r *Routes) service(req *http.Request) (*restful.WebService, error) {
 	return made()
 }
 
-// Whole returns the web service with all routes of the version that service has the
-// path of, for documents: it is made with each call. Services that the view has not
-// installed are returned as they are.
+var _ openapi.Routes = &Routes{}
+
+// Whole implements openapi.Routes. The web service is made with each call. Services that
+// the view has not installed are returned as they are.
 func (r *Routes) Whole(service *restful.WebService) (*restful.WebService, error) {
 	version, ok := r.versions[service.RootPath()]
 	if !ok {
@@ -82,9 +86,30 @@ func (r *Routes) Whole(service *restful.WebService) (*restful.WebService, error)
 	return version.install(version.Storage)
 }
 
+// Summary implements openapi.Routes: what discovery says of the version's resources, and
+// their models, determine the routes that the library makes.
+func (r *Routes) Summary(service *restful.WebService) (resources, models []string, err error) {
+	version, ok := r.versions[service.RootPath()]
+	if !ok {
+		return openapi.Made.Summary(service)
+	}
+	for _, resource := range version.resources {
+		line, err := json.Marshal(resource)
+		if err != nil {
+			return nil, nil, err
+		}
+		resources = append(resources, string(line))
+	}
+	models, err = version.models()
+	return resources, models, err
+}
+
 // version is a version whose routes are made when they are needed.
 type version struct {
 	genericapi.APIGroupVersion
+	// resources are what discovery says, and models the names of their OpenAPI models.
+	resources []metav1.APIResource
+	models    func() ([]string, error)
 	converter func() (managedfields.TypeConverter, error)
 }
 
@@ -93,7 +118,7 @@ type version struct {
 func (r *Routes) add(container *restful.Container, library genericapi.APIGroupVersion, models func() ([]string, error),
 	converter func(models ...string) managedfields.TypeConverter,
 ) ([]apidiscoveryv2.APIResourceDiscovery, error) {
-	v := &version{APIGroupVersion: library, converter: sync.OnceValues(func() (managedfields.TypeConverter, error) {
+	v := &version{APIGroupVersion: library, models: models, converter: sync.OnceValues(func() (managedfields.TypeConverter, error) {
 		names, err := models()
 		if err != nil {
 			return nil, err
@@ -101,13 +126,12 @@ func (r *Routes) add(container *restful.Container, library genericapi.APIGroupVe
 		return converter(names...), nil
 	})}
 	v.EquivalentResourceRegistry = registered{library.EquivalentResourceRegistry}
-	var resources []metav1.APIResource
 	for _, p := range slices.Sorted(maps.Keys(v.Storage)) {
 		resource, kind, err := v.describe(p)
 		if err != nil {
 			return nil, err
 		}
-		resources = append(resources, resource)
+		v.resources = append(v.resources, resource)
 		name, subresource, _ := strings.Cut(p, "/")
 		library.EquivalentResourceRegistry.RegisterKindFor(v.GroupVersion.WithResource(name), subresource, kind)
 		r.paths[v.GroupVersion.WithResource(p)] = sync.OnceValues(func() (*restful.WebService, error) {
@@ -119,20 +143,20 @@ func (r *Routes) add(container *restful.Container, library genericapi.APIGroupVe
 			return ws, nil
 		})
 	}
-	ws := v.discovery(resources)
+	ws := v.discovery()
 	r.versions[ws.RootPath()] = v
 	container.Add(ws)
-	return genericapi.ConvertGroupVersionIntoToDiscovery(resources)
+	return genericapi.ConvertGroupVersionIntoToDiscovery(v.resources)
 }
 
 // discovery returns the web service of the version as the library makes it, with the
 // route of discovery only.
-func (v *version) discovery(resources []metav1.APIResource) *restful.WebService {
+func (v *version) discovery() *restful.WebService {
 	prefix := path.Join(v.Root, v.GroupVersion.Group, v.GroupVersion.Version)
 	media, streams := negotiation.MediaTypesForSerializer(v.Serializer)
 	ws := (&restful.WebService{}).Path(prefix).Doc("API at " + prefix).ApiVersion(v.GroupVersion.String()).
 		Consumes("*/*").Produces(slices.Concat(media, streams)...)
-	list := discovery.APIResourceListerFunc(func() []metav1.APIResource { return resources })
+	list := discovery.APIResourceListerFunc(func() []metav1.APIResource { return v.resources })
 	discovery.NewAPIVersionHandler(v.Serializer, v.GroupVersion, list).AddToWebService(ws)
 	return ws
 }

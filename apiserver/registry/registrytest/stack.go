@@ -121,7 +121,7 @@ func (s *Stack) install(plugin admission.Interface) {
 	}.Install(handler.GoRestfulContainer, s.Registry)
 	s.must(err)
 	s.Groups = routes.Groups
-	docs.Install(handler.GoRestfulContainer, routes.Whole, handler.NonGoRestfulMux)
+	docs.Install(handler.GoRestfulContainer, routes, handler.NonGoRestfulMux)
 	s.Handler = handler
 }
 
