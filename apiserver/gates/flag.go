@@ -163,7 +163,10 @@ func explicit(gates featuregate.FeatureGate) []string {
 
 // Value returns the value of a gate, and whether it has been set.
 func Value(gates featuregate.FeatureGate, name string) (on, set bool) {
-	set = slices.Contains(explicit(gates), name)
+	explicit, ok := gates.(interface {
+		ExplicitlySet(name featuregate.Feature) bool
+	})
+	set = ok && explicit.ExplicitlySet(featuregate.Feature(name))
 	return set && gates.Enabled(featuregate.Feature(name)), set
 }
 
