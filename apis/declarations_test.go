@@ -43,7 +43,7 @@ func TestWhoseStatusIsWrittenAlone(t *testing.T) {
 	}
 	slices.Sort(only)
 	want := []string{
-		"compositepodgroups.scheduling.k8s.io", "devicetaintrules.resource.k8s.io", "evictionrequests.lifecycle.k8s.io", "evictions.lifecycle.k8s.io",
+		"compositepodgroups.scheduling.k8s.io", "csinodes.storage.k8s.io", "devicetaintrules.resource.k8s.io", "evictionrequests.lifecycle.k8s.io", "evictions.lifecycle.k8s.io",
 		"flowschemas.flowcontrol.apiserver.k8s.io", "podcertificaterequests.certificates.k8s.io", "podgroups.scheduling.k8s.io",
 		"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", "resourceclaims.resource.k8s.io", "resourcepoolstatusrequests.resource.k8s.io",
 		"servicecidrs.networking.k8s.io", "storageversionmigrations.storagemigration.k8s.io", "storageversions.internal.apiserver.k8s.io",

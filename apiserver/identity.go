@@ -23,6 +23,7 @@ import (
 	"svc.dev/svc/apiserver/authentication/bootstraptoken"
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
+	"svc.dev/svc/apiserver/authorization/node"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/metrics"
 	"svc.dev/svc/apiserver/options"
@@ -53,7 +54,7 @@ func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupRe
 		return nil, err
 	}
 	authorizers := o.Authorization
-	authorizers.NodesBySelectors = set.Enabled(gates.AuthorizeNodeWithSelectors)
+	authorizers.Nodes = node.Features{BySelectors: set.Enabled(gates.AuthorizeNodeWithSelectors), StorageHealth: set.Enabled(gates.CSIVolumeHealth)}
 	made := &identity{uses: metrics.NewTokens()}
 	if made.authorizers, err = authorization.New(authorizers); err != nil {
 		return nil, err

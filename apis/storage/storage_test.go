@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -117,6 +119,24 @@ spec: {drivers: [{name: disks.example.com, nodeID: n1, topologyKeys: [zone], all
 			`spec.drivers: Invalid value: {"name":"disks.example.com","nodeID":"n2","topologyKeys":["zone"]}: field is immutable`}},
 		{Name: "what a driver can attach may change", Update: true, Change: `spec: {drivers: [{name: disks.example.com, nodeID: n1, topologyKeys: [zone], allocatable: {count: 4}}]}`},
 		{Name: "a driver may go", Update: true, Change: `spec: {drivers: []}`},
+		{Name: "a driver reports the health of its storage", Status: true,
+			Change: `status: {storageHealth: [{name: disks.example.com, healthConditions: [{status: StorageDegraded, reason: Slow, accessMode: ReadOnlyMany, volumeMode: Block}]}]}`},
+		{Name: "a report is of a driver, once", Status: true, Change: `status: {storageHealth: [{name: ""}, {name: a}, {name: a}]}`, Want: []string{
+			`status.storageHealth[0].name: Required value`, `status.storageHealth[2]: Duplicate value: "a"`}},
+		{Name: "a condition has a known status, access and volume mode, and a reason", Status: true, Change: `status: {storageHealth: [{name: a, healthConditions: [
+			{status: Fine, reason: "", accessMode: Any, volumeMode: Tape}, {status: StorageUnreachable, reason: "not a reason"}]}]}`, Want: []string{
+			`status.storageHealth[0].healthConditions[0].status: Unsupported value: "Fine": supported values: "StorageDegraded", "StorageUnreachable"`,
+			`status.storageHealth[0].healthConditions[0].reason: Required value`,
+			`status.storageHealth[0].healthConditions[0].accessMode: Unsupported value: "Any": supported values: "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"`,
+			`status.storageHealth[0].healthConditions[0].volumeMode: Unsupported value: "Tape": supported values: "Block", "Filesystem"`,
+			`status.storageHealth[0].healthConditions[1].reason: Invalid value: "not a reason": a condition reason must start with alphabetic character, ` +
+				`optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' ` +
+				`(e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')`}},
+		{Name: "reason and message are short", Status: true, Change: fmt.Sprintf(`status: {storageHealth: [{name: a, healthConditions: [{status: StorageDegraded, reason: A%0256d, message: "%01025d"}]}]}`, 1, 1), Want: []string{
+			`status.storageHealth[0].healthConditions[0].reason: Too long: may not be more than 256 bytes`,
+			`status.storageHealth[0].healthConditions[0].message: Too long: may not be more than 1024 bytes`}},
+		{Name: "a driver reports at most 16 conditions", Status: true, Change: `status: {storageHealth: [{name: a, healthConditions: [` + strings.Repeat(`{status: StorageDegraded, reason: A},`, 17) + `]}]}`,
+			Want: []string{`status.storageHealth[0].healthConditions: Too many: 17: must have at most 16 items`}},
 	})
 }
 

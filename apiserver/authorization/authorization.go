@@ -81,7 +81,7 @@ func New(config Config) (*Authorizers, error) {
 func (a *Authorizers) construct(mode authzconfig.AuthorizerType) error {
 	switch mode {
 	case Node:
-		a.Nodes = node.New(Grants{nodesThemselves()}, a.config.NodesBySelectors)
+		a.Nodes = node.New(Grants{nodesThemselves()}, a.config.Nodes)
 		a.members[mode] = a.Nodes
 	case RBAC:
 		a.Roles = &Roles{components: a.config.Components}

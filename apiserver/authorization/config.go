@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
 	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
 
+	"svc.dev/svc/apiserver/authorization/node"
 	"svc.dev/svc/apiserver/yamldoc"
 	"svc.dev/svc/internal/configlines"
 )
@@ -50,9 +51,8 @@ type Config struct {
 	PolicyFile string
 	// Webhook is for the mode Webhook.
 	Webhook WebhookConfig
-	// NodesBySelectors restricts nodes, in the mode Node, to reading their own Node and pods:
-	// the feature gate AuthorizeNodeWithSelectors.
-	NodesBySelectors bool
+	// Nodes are the features of the mode Node.
+	Nodes node.Features
 	// Components are the grants to components, without a mode and with RBAC.
 	Components Grants
 	// Own are the grants to the program that the server is part of, in every mode.

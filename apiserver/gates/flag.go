@@ -28,7 +28,7 @@ func Acts(name string) bool {
 
 var ofChain = []featuregate.Feature{
 	ConstrainedImpersonation, ValidatingAdmissionPolicy, MutatingAdmissionPolicy,
-	AllowInsecureSvcletCertificateSigningRequests, AuthorizeNodeWithSelectors, ServiceAccountNodeAudienceRestriction,
+	AllowInsecureSvcletCertificateSigningRequests, AuthorizeNodeWithSelectors, CSIVolumeHealth, ServiceAccountNodeAudienceRestriction,
 	ServiceAccountTokenNodeBinding, PodTopologyLabelsAdmission, APIServerTracing,
 }
 

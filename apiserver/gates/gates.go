@@ -55,6 +55,8 @@ const (
 	AllowInsecureSvcletCertificateSigningRequests featuregate.Feature = "AllowInsecureSvcletCertificateSigningRequests"
 	// AuthorizeNodeWithSelectors restricts nodes to reading their own Node and pods.
 	AuthorizeNodeWithSelectors featuregate.Feature = "AuthorizeNodeWithSelectors"
+	// CSIVolumeHealth lets nodes report the health of their storage in their CSINode.
+	CSIVolumeHealth featuregate.Feature = "CSIVolumeHealth"
 	// ServiceAccountNodeAudienceRestriction restricts the audiences of the tokens that nodes
 	// request.
 	ServiceAccountNodeAudienceRestriction featuregate.Feature = "ServiceAccountNodeAudienceRestriction"

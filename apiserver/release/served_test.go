@@ -341,6 +341,8 @@ func TestStatusesOfVersionsThatHadNone(t *testing.T) {
 		{21, schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "VolumeAttachment"}, "volumeattachments", true},
 		{34, schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1alpha3", Kind: "DeviceTaintRule"}, "devicetaintrules", false},
 		{35, schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1alpha3", Kind: "DeviceTaintRule"}, "devicetaintrules", true},
+		{36, schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "CSINode"}, "csinodes", false},
+		{37, schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "CSINode"}, "csinodes", true},
 	} {
 		served, err := NewServed(Release{1, test.minor}, map[string]string{"api/all": "true"}, nil)
 		if err != nil {

@@ -32,11 +32,10 @@ const UserPrefix = "system:node:"
 // Authorizer allows nodes what their [Rules] allow, and to read the objects
 // that their pods refer to. On requests of other users it has no opinion.
 type Authorizer struct {
-	rules Rules
-	// bySelectors restricts the reads of nodes and pods.
-	bySelectors bool
-	graph       *graph
-	client      kubernetes.Interface // nil before Follow
+	rules    Rules
+	features Features
+	graph    *graph
+	client   kubernetes.Interface // nil before Follow
 	// wake closes nodes, which starts the watches: a server without nodes needs none.
 	wake  func()
 	nodes chan struct{}
@@ -51,13 +50,20 @@ type Rules interface {
 	authorizer.RuleResolver
 }
 
-// New returns an authorizer that knows no pods until Follow is called. With bySelectors, a
-// node reads only its own Node and, by their selector, its own pods and slices of devices, as
-// with the feature gate AuthorizeNodeWithSelectors.
-func New(rules Rules, bySelectors bool) *Authorizer {
+// Features are what feature gates change.
+type Features struct {
+	// BySelectors lets a node read only its own Node and, by their selector, its own pods and
+	// slices of devices: AuthorizeNodeWithSelectors (KEP-4601).
+	BySelectors bool
+	// StorageHealth lets a node write the status of its CSINode: CSIVolumeHealth (KEP-1432).
+	StorageHealth bool
+}
+
+// New returns an authorizer that knows no pods until Follow is called.
+func New(rules Rules, features Features) *Authorizer {
 	nodes := make(chan struct{})
 	return &Authorizer{
-		rules: rules, bySelectors: bySelectors, graph: newGraph(),
+		rules: rules, features: features, graph: newGraph(),
 		nodes: nodes, wake: sync.OnceFunc(func() { close(nodes) }), filled: make(chan struct{}),
 	}
 }
@@ -76,7 +82,7 @@ var checks = map[[2]string]check{
 	{"resource.k8s.io", "resourceclaims"}:   checkResourceClaim,
 	{"resource.k8s.io", "resourceslices"}:   checkResourceSlice,
 	{"storage.k8s.io", "volumeattachments"}: checkAttachment,
-	{"storage.k8s.io", "csinodes"}:          checkOwn("a CSINode", ""),
+	{"storage.k8s.io", "csinodes"}:          checkCSINode,
 	{"coordination.k8s.io", "leases"}:       checkOwn("a node lease", corev1.NamespaceNodeLease),
 
 	{"certificates.k8s.io", "podcertificaterequests"}: checkPodCertificateRequest,
@@ -102,7 +108,7 @@ func (a *Authorizer) Authorize(ctx context.Context, attrs authorizer.Attributes)
 	a.wake()
 	resource := [2]string{attrs.GetAPIGroup(), attrs.GetResource()}
 	decide, thenRules := checks[resource], false
-	if decide == nil && a.bySelectors {
+	if decide == nil && a.features.BySelectors {
 		decide, thenRules = restrictions[resource], true
 	}
 	if decide == nil || !attrs.IsResourceRequest() {
@@ -343,12 +349,27 @@ func checkResourceSlice(ctx context.Context, a *Authorizer, node string, attrs a
 		}
 		return "", err
 	case "list", "watch", "deletecollection":
-		if a.bySelectors && !selectsNode(attrs, node) {
+		if a.features.BySelectors && !selectsNode(attrs, node) {
 			return "can only list/watch/deletecollection resourceslices with nodeName field selector", nil
 		}
 		return "", nil
 	}
 	return "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection", nil
+}
+
+// checkCSINode allows a node its CSINode and, with the feature, the status of that.
+func checkCSINode(ctx context.Context, a *Authorizer, node string, attrs authorizer.Attributes) (string, error) {
+	switch {
+	case attrs.GetSubresource() != "status":
+		return checkOwn("a CSINode", "")(ctx, a, node, attrs)
+	case !a.features.StorageHealth:
+		return "CSINode status access requires CSIVolumeHealth feature", nil
+	case !slices.Contains([]string{"get", "update", "patch"}, attrs.GetVerb()):
+		return "can only get, update, or patch CSINode status", nil
+	case attrs.GetName() != node:
+		return "can only access CSINode with the same name as the requesting node", nil
+	}
+	return "", nil
 }
 
 // checkOwn returns the check of a kind of which a node has one object, of its own name.

@@ -59,7 +59,7 @@ func newAuthorizer(t testing.TB, objects []any, live ...apiruntime.Object) *Auth
 			t.Fatal(err)
 		}
 	}
-	a := New(authorizerfactory.NewAlwaysAllowAuthorizer(), true) // allows what no check decides
+	a := New(authorizerfactory.NewAlwaysAllowAuthorizer(), Features{BySelectors: true}) // allows what no check decides
 	a.Follow(client)
 	close(a.filled)
 	for _, o := range objects {
@@ -323,7 +323,7 @@ func TestWhileTheAPICannotBeReadARefusalIsAnError(t *testing.T) {
 func TestTheGraphFollowsTheAPIFromTheFirstRequestOfANode(t *testing.T) {
 	pod := decode[corev1.Pod](t, ownPod)
 	client := fake.NewClientset(pod, decode[corev1.PersistentVolume](t, volumeOfClaim))
-	a := New(authorizerfactory.NewAlwaysAllowAuthorizer(), false)
+	a := New(authorizerfactory.NewAlwaysAllowAuthorizer(), Features{})
 	a.Follow(client)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})

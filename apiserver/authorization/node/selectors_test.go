@@ -56,10 +56,32 @@ func TestASelectorDoesNotLetANodeReadAPodOfAnother(t *testing.T) {
 
 // TestWithoutSelectorsANodeReadsAllNodesPodsAndSlices is Kubernetes before 1.32.
 func TestWithoutSelectorsANodeReadsAllNodesPodsAndSlices(t *testing.T) {
-	a := New(authorizerfactory.NewAlwaysAllowAuthorizer(), false)
+	a := New(authorizerfactory.NewAlwaysAllowAuthorizer(), Features{})
 	for resource, group := range map[string]string{"nodes": "", "pods": "", "resourceslices": "resource.k8s.io"} {
 		if decision, reason, err := a.Authorize(t.Context(), request("n1", "list", group, resource, "", "")); err != nil || decision != authorizer.DecisionAllow {
 			t.Errorf("%s: %v %q %v", resource, decision, reason, err)
+		}
+	}
+}
+
+func TestANodeReportsTheHealthOfItsOwnStorage(t *testing.T) {
+	off, on := Features{}, Features{StorageHealth: true}
+	for _, test := range []struct {
+		features                   Features
+		verb, resource, name, want string
+	}{
+		{on, "get", "csinodes/status", "n1", ""},
+		{on, "update", "csinodes/status", "n1", ""},
+		{on, "patch", "csinodes/status", "n1", ""},
+		{on, "delete", "csinodes/status", "n1", "can only get, update, or patch CSINode status"},
+		{on, "patch", "csinodes/status", "n2", "can only access CSINode with the same name as the requesting node"},
+		{on, "get", "csinodes/scale", "n1", "cannot authorize subresources of a CSINode"},
+		{off, "patch", "csinodes/status", "n1", "CSINode status access requires CSIVolumeHealth feature"},
+	} {
+		a := New(authorizerfactory.NewAlwaysAllowAuthorizer(), test.features)
+		decision, reason, err := a.Authorize(t.Context(), request("n1", test.verb, "storage.k8s.io", test.resource, "", test.name))
+		if err != nil || (decision == authorizer.DecisionAllow) != (test.want == "") || reason != test.want {
+			t.Errorf("%s %s %s: %v %q %v", test.verb, test.resource, test.name, decision, reason, err)
 		}
 	}
 }
