@@ -68,6 +68,10 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 		// The generations of a kind are counted since its status tells which of them has
 		// been observed: those of pods since 1.33 (KEP-5067).
 		kind.Generation = kind.Generation && !s.served.Fields().Lacks(kind.Hub, "status", "observedGeneration")
+		kind.Versions = slices.Clone(kind.Versions) // those of the declaration
+		for i, v := range kind.Versions {
+			kind.Versions[i] = v.At(s.served.Fields().Lacks)
+		}
 		kind.Columns = slices.DeleteFunc(kind.Columns, func(c resource.KindColumn) bool { return !c.In(o.Release.Minor) })
 	}
 	if gv := apiregistrationv1.SchemeGroupVersion; !s.served.ServesOther(gv) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,14 @@ func defaultMatch(m *admissionv1.MatchResources) {
 		for i := range rules {
 			resource.Fill(&rules[i].Scope, admissionv1.AllScopes)
 		}
+	}
+}
+
+// defaultParamRefV1alpha1 fills in what v1alpha1 has by default, and releases without the field
+// do; later versions require the field.
+func defaultParamRefV1alpha1(r *admissionv1alpha1.ParamRef) {
+	if r != nil {
+		resource.Fill(&r.ParameterNotFoundAction, admissionv1alpha1.DenyAction)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
 	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/resource"
@@ -15,7 +16,16 @@ var validatingAdmissionPolicyBindings = resource.Type[*admissionv1.ValidatingAdm
 	Name: "validatingadmissionpolicybindings", Categories: categories(), AnyFinalizer: true,
 	Versions: []resource.Version{
 		resource.Alike[admissionv1.ValidatingAdmissionPolicyBinding, admissionv1beta1.ValidatingAdmissionPolicyBinding](),
-		resource.Alike[admissionv1.ValidatingAdmissionPolicyBinding, admissionv1alpha1.ValidatingAdmissionPolicyBinding](),
+		resource.Alike[admissionv1.ValidatingAdmissionPolicyBinding, admissionv1alpha1.ValidatingAdmissionPolicyBinding]().
+			DefaultedBy(func(obj runtime.Object) {
+				defaultParamRefV1alpha1(obj.(*admissionv1alpha1.ValidatingAdmissionPolicyBinding).Spec.ParamRef)
+			}).
+			FilledWithout("spec.validationActions", func(obj runtime.Object) { // 1.26 denies
+				spec := &obj.(*admissionv1alpha1.ValidatingAdmissionPolicyBinding).Spec
+				if len(spec.ValidationActions) == 0 {
+					spec.ValidationActions = []admissionv1alpha1.ValidationAction{admissionv1alpha1.Deny}
+				}
+			}),
 	},
 	Default: func(b *admissionv1.ValidatingAdmissionPolicyBinding) { defaultMatch(b.Spec.MatchResources) },
 	Validate: func(b *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {

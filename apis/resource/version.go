@@ -2,6 +2,9 @@ package resource
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +30,10 @@ type Version struct {
 	// Default, if set, fills in what this version defaults otherwise than the hub, in an
 	// object of this version that a client sends. The hub's defaults come after it.
 	Default func(obj runtime.Object)
+	// Without, if set, fills in what a field stands for at the releases of this version that
+	// do not have it, in an object of this version that a client sends, by the field's path
+	// ("spec.validationActions").
+	Without map[string]func(obj runtime.Object)
 	// FieldLabels, if set, are the field selectors of this version beyond
 	// metadata.name and metadata.namespace, each with the hub's path for it
 	// ("regarding.name": "involvedObject.name").
@@ -121,6 +128,39 @@ func (v Version) ViewsValidatedBy(validate func(view string, obj, old runtime.Ob
 func (v Version) DefaultedBy(f func(obj runtime.Object)) Version {
 	v.Default = f
 	return v
+}
+
+// FilledWithout returns the version with Without set for a field; f is given a pointer to the
+// version's Go type.
+func (v Version) FilledWithout(path string, f func(obj runtime.Object)) Version {
+	v.Without = maps.Clone(v.Without)
+	if v.Without == nil {
+		v.Without = map[string]func(runtime.Object){}
+	}
+	v.Without[path] = f
+	return v
+}
+
+// At returns the version at a release, which lacks some fields: Default does what Without says
+// of these, too.
+func (v Version) At(lacks func(gvk schema.GroupVersionKind, path ...string) bool) Version {
+	fills := []func(runtime.Object){}
+	for _, path := range slices.Sorted(maps.Keys(v.Without)) {
+		if lacks(v.GVK, strings.Split(path, ".")...) {
+			fills = append(fills, v.Without[path])
+		}
+	}
+	if len(fills) == 0 {
+		return v
+	}
+	if v.Default != nil {
+		fills = append(fills, v.Default)
+	}
+	return v.DefaultedBy(func(obj runtime.Object) {
+		for _, fill := range fills {
+			fill(obj)
+		}
+	})
 }
 
 // WithFieldLabels returns the version with FieldLabels set.

@@ -54,6 +54,18 @@ func webhooks(e *edit) {
 	}
 }
 
+// policyBinding writes out what v1beta1 requires: the default for absent parameters, and the
+// action of release 1.26, whose bindings have none.
+func policyBinding(e *edit) {
+	spec := manifest.Get(e.obj, "spec")
+	const required = "it is required in v1beta1 and v1"
+	if e.from.Kind == "ValidatingAdmissionPolicyBinding" && len(manifest.Items(spec, "validationActions")) == 0 && !e.patch {
+		manifest.Delete(spec, "validationActions")
+		e.keep(spec, "spec", "validationActions", manifest.List(manifest.String("Deny")), required)
+	}
+	e.keep(manifest.Get(spec, "paramRef"), "spec.paramRef", "parameterNotFoundAction", manifest.String("Deny"), required)
+}
+
 // knownUsages are the usages of keys that certificates.k8s.io has.
 const knownUsages = "signing,digital signature,content commitment,key encipherment,key agreement,data encipherment,cert sign,crl sign,encipher only,decipher only,any,server auth,client auth,code signing,email protection,s/mime,ipsec end system,ipsec tunnel,ipsec user,timestamping,ocsp signing,microsoft sgc,netscape sgc"
 

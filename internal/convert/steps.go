@@ -39,6 +39,8 @@ func steps() []step {
 		{[]string{"EndpointSlice"}, []string{"discovery.k8s.io/v1beta1"}, "discovery.k8s.io/v1", endpointSlice},
 		{[]string{"Event"}, []string{"events.k8s.io/v1beta1"}, "events.k8s.io/v1", event},
 		{[]string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}, []string{"admissionregistration.k8s.io/v1beta1"}, "admissionregistration.k8s.io/v1", webhooks},
+		{[]string{"MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding"}, []string{"admissionregistration.k8s.io/v1alpha1"}, "admissionregistration.k8s.io/v1beta1", policyBinding},
+		{[]string{"MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding"}, []string{"admissionregistration.k8s.io/v1beta1"}, "admissionregistration.k8s.io/v1", nil},
 		{[]string{"CustomResourceDefinition"}, []string{"apiextensions.k8s.io/v1beta1"}, "apiextensions.k8s.io/v1", customResourceDefinition},
 		{[]string{"LocalSubjectAccessReview", "SubjectAccessReview"}, []string{"authorization.k8s.io/v1beta1"}, "authorization.k8s.io/v1", accessReview},
 		{[]string{"CertificateSigningRequest"}, []string{"certificates.k8s.io/v1beta1"}, "certificates.k8s.io/v1", signingRequest},
