@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"svc.dev/svc/controllers/pods"
 )
 
 // state is what a plan for a node is made from.
@@ -207,12 +209,7 @@ func attachable(pv *corev1.PersistentVolume, driver *storagev1.CSIDriver) bool {
 // ended reports whether a pod needs its volumes no longer: it has terminated, or is
 // being deleted and none of its containers runs.
 func ended(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
-		return true
-	}
-	return pod.DeletionTimestamp != nil && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-		return c.State.Terminated == nil && c.State.Waiting == nil
-	}) && len(pod.Status.ContainerStatuses) > 0
+	return pods.IsTerminal(pod) || pod.DeletionTimestamp != nil && len(pod.Status.ContainerStatuses) > 0 && pods.NothingRuns(pod)
 }
 
 // attachmentName is the name that the agent of the node looks for.

@@ -147,6 +147,8 @@ func TestTheStatusKeepsVolumesOfOthers(t *testing.T) {
 func TestAPodNeedsItsVolumesUntilItHasEnded(t *testing.T) {
 	running := []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	stopped := []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	waiting := []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
+	deleted := metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}
 	for _, test := range []struct {
 		name string
 		pod  corev1.Pod
@@ -154,8 +156,12 @@ func TestAPodNeedsItsVolumesUntilItHasEnded(t *testing.T) {
 	}{
 		{"it runs", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: running}}, false},
 		{"it has succeeded", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, true},
-		{"it is being deleted and runs", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Status: corev1.PodStatus{ContainerStatuses: running}}, false},
-		{"it is being deleted and has stopped", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Status: corev1.PodStatus{ContainerStatuses: stopped}}, true},
+		{"it is being deleted and runs", corev1.Pod{ObjectMeta: deleted, Status: corev1.PodStatus{ContainerStatuses: running}}, false},
+		{"it is being deleted and has stopped", corev1.Pod{ObjectMeta: deleted, Status: corev1.PodStatus{ContainerStatuses: stopped}}, true},
+		{"and its init container runs", corev1.Pod{ObjectMeta: deleted, Status: corev1.PodStatus{InitContainerStatuses: running, ContainerStatuses: waiting}}, false},
+		{"and its sidecar runs", corev1.Pod{ObjectMeta: deleted, Status: corev1.PodStatus{InitContainerStatuses: running, ContainerStatuses: stopped}}, false},
+		{"and an ephemeral container runs", corev1.Pod{ObjectMeta: deleted, Status: corev1.PodStatus{ContainerStatuses: stopped, EphemeralContainerStatuses: running}}, false},
+		{"and its node has not reported it", corev1.Pod{ObjectMeta: deleted}, false},
 	} {
 		if got := ended(&test.pod); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,15 @@ import (
 // IsTerminal reports whether the pod has terminated, in phase Succeeded or Failed.
 func IsTerminal(pod *corev1.Pod) bool {
 	return podspec.IsTerminal(pod.Status.Phase)
+}
+
+// NothingRuns reports whether the pod's status shows no container that runs: all are waiting or
+// have terminated, init containers (of which sidecars run until last) and ephemeral ones too.
+func NothingRuns(pod *corev1.Pod) bool {
+	s := &pod.Status
+	return !slices.ContainsFunc(slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses), func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated == nil && c.State.Waiting == nil
+	})
 }
 
 // IsActive reports whether the pod has not terminated and is not being deleted.

@@ -53,10 +53,15 @@ func (r *unusedReconciler) Reconcile(ctx context.Context, req reconcile.Request)
 	return reconcile.Result{}, nil
 }
 
-// refersTo reports whether a pod that has not terminated refers to the claim, on a node or
-// not.
+// ended reports whether a pod uses its claims no longer: it has terminated, or is being deleted
+// and none of its containers runs.
+func ended(pod *corev1.Pod) bool {
+	return pods.IsTerminal(pod) || pod.DeletionTimestamp != nil && pods.NothingRuns(pod)
+}
+
+// refersTo reports whether a pod that has not ended refers to the claim, on a node or not.
 func refersTo(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
-	return !pods.IsTerminal(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+	return !ended(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name ||
 			v.Ephemeral != nil && ephemeral.VolumeClaimName(pod, &v) == claim.Name && ephemeral.VolumeIsForPod(pod, claim) == nil
 	})
@@ -113,7 +118,7 @@ func runUnused(env *controller.Env) error {
 			},
 			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q controller.Queue[reconcile.Request]) {
 				before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-				if before.UID != after.UID || pods.IsTerminal(before) != pods.IsTerminal(after) {
+				if before.UID != after.UID || ended(before) != ended(after) {
 					enqueue(q, before)
 					enqueue(q, after)
 				}

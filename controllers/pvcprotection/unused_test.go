@@ -65,6 +65,32 @@ func TestAClaimSaysSinceWhenNoPodUsesIt(t *testing.T) {
 	expect("the pod has ended", corev1.ConditionTrue, 4*time.Minute)
 }
 
+func TestAPodThatIsDeletedUsesItsClaimsUntilNothingOfItRuns(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}}
+	running := []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	stopped := []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	deleted := &metav1.Time{Time: time.Unix(1e9, 0)}
+	for _, test := range []struct {
+		name    string
+		deleted *metav1.Time
+		status  corev1.PodStatus
+		want    bool
+	}{
+		{"it has not started", nil, corev1.PodStatus{}, true},
+		{"it has stopped, and is to start again", nil, corev1.PodStatus{ContainerStatuses: stopped}, true},
+		{"it is deleted before it has started", deleted, corev1.PodStatus{}, false},
+		{"it is deleted and runs", deleted, corev1.PodStatus{ContainerStatuses: running}, true},
+		{"it is deleted and its sidecar runs", deleted, corev1.PodStatus{InitContainerStatuses: running, ContainerStatuses: stopped}, true},
+		{"it is deleted and has stopped", deleted, corev1.PodStatus{InitContainerStatuses: stopped, ContainerStatuses: stopped}, false},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", DeletionTimestamp: test.deleted}, Status: test.status}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+		if got := refersTo(pod, claim); got != test.want {
+			t.Errorf("%s: uses the claim: %t, want %t", test.name, got, test.want)
+		}
+	}
+}
+
 func TestClaimsAreSyncedOnceAndWithoutTheCondition(t *testing.T) {
 	without := &corev1.PersistentVolumeClaim{}
 	with := without.DeepCopy()
