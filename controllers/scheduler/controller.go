@@ -40,7 +40,7 @@ func New() controller.Controller {
 		Aliases: []string{"kube-scheduler"},
 		Reads:   reads(),
 
-		FurtherGates: []string{devicetaints.RulesGate, volumesGate, decision.DeclaredFeatures},
+		FurtherGates: []string{devicetaints.RulesGate, volumesGate, decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate},
 		// Releases before 1.24 do not have it; drivers' capacity is not considered then.
 		// Releases since 1.34 have the kinds of resource claims.
 		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}},
@@ -67,6 +67,11 @@ const (
 
 	// volumesGate lets nodes be scored by the volumes that a pod's claims get there.
 	volumesGate = "VolumeCapacityPriority"
+
+	// deviceConditionsGate lets pods wait for the binding conditions of devices, which are in
+	// what the gate deviceStatusGate adds to resource claims.
+	deviceConditionsGate = "DRADeviceBindingConditions"
+	deviceStatusGate     = "DRAResourceClaimDeviceStatus"
 )
 
 type options struct {
@@ -109,19 +114,47 @@ func scoreVolumes(profiles []*decision.Profile, on bool) error {
 	return nil
 }
 
+// awaitDevices lets the pods of profiles wait for the binding conditions of devices, or rejects
+// profiles that set how long without the feature gates.
+func awaitDevices(profiles []*decision.Profile, on bool) error {
+	for _, p := range profiles {
+		switch {
+		case !on && p.DeviceBindTimeout != 0:
+			return fmt.Errorf("--%s: profile %s: the argument bindingTimeout of DynamicResources needs the feature gates %s and %s, which are on by default at release 1.36 and later",
+				fileFlag, p.SchedulerName, deviceConditionsGate, deviceStatusGate)
+		case on && p.DeviceBindTimeout == 0:
+			p.DeviceBindTimeout = decision.DefaultDeviceBindTimeout
+		}
+	}
+	return nil
+}
+
+// applyGates changes the profiles as the feature gates say, or rejects them.
+func applyGates(ctx context.Context, env *controller.Env, config *configfile.Config) error {
+	scores, _ := env.Gate(volumesGate)
+	if err := scoreVolumes(config.Profiles, scores); err != nil {
+		return err
+	}
+	on := map[string]bool{}
+	for _, gate := range []string{decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate} {
+		var err error
+		if on[gate], err = env.On(ctx, gate); err != nil {
+			return err
+		}
+	}
+	if !on[decision.DeclaredFeatures] {
+		config.Disable(decision.DeclaredFeatures)
+	}
+	return awaitDevices(config.Profiles, on[deviceConditionsGate] && on[deviceStatusGate])
+}
+
 func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	config, errs := o.config()
 	if len(errs) > 0 {
 		return errors.Join(errs...) // the file has changed since it was validated
 	}
-	on, _ := env.Gate(volumesGate)
-	if err := scoreVolumes(config.Profiles, on); err != nil {
+	if err := applyGates(ctx, env, config); err != nil {
 		return err
-	}
-	if on, err := env.On(ctx, decision.DeclaredFeatures); err != nil {
-		return err
-	} else if !on {
-		config.Disable(decision.DeclaredFeatures)
 	}
 	s := &scheduler{
 		config: config,

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -47,6 +48,8 @@ type step struct {
 	assumed  *corev1.Pod
 	claims   []decision.ClaimDecision
 	devices  []decision.DeviceDecision
+	// waits is set if the pod must not be bound before its devices are ready.
+	waits bool
 	// release is the name of a resource claim to deallocate for a pod without a node.
 	release string
 	// message is the reason why no node fits, and preemption what is done about it.
@@ -109,6 +112,11 @@ func (c *core) next() (step, bool) {
 		return next, true
 	}
 	within, err := c.awaitClaims(pod, d.Claims)
+	if err == nil && d.Wait != nil {
+		if within, err = c.awaitDevices(pod, d.Wait); err != nil {
+			next.release = d.Wait.Claim
+		}
+	}
 	if err != nil {
 		c.forget(pod.UID)
 		c.queue.Retry(pod.UID)
@@ -123,17 +131,44 @@ func (c *core) next() (step, bool) {
 	if before != nil && before.Spec.NodeName != d.Node {
 		c.wake(decision.PodGone)
 	}
-	if len(d.Claims) > 0 {
-		// The pod stays assumed until its claims are bound, and is then scheduled
-		// again.
+	if next.waits = d.Wait != nil; next.waits || len(d.Claims) > 0 {
+		// The pod stays assumed until its claims are bound and its devices are ready, and
+		// is then scheduled again.
 		c.queue.Wait(pod.UID, queue.Events(decision.OwnClaimChanged), within)
 	}
 	if len(d.Claims) > 0 || before != nil {
 		c.snapshot.AssumeClaims(&assumed, d.Claims)
 	}
+	c.date(pod, d.Devices)
 	c.snapshot.AssumeDevices(&assumed, d.Devices)
 	next.assumed, next.claims, next.devices = &assumed, d.Claims, d.Devices
 	return next, true
+}
+
+// date sets the time of new allocations, from which on the pod waits for its devices.
+func (c *core) date(pod *corev1.Pod, decisions []decision.DeviceDecision) {
+	if c.snapshot.DeviceBindTimeout(pod) == 0 {
+		return
+	}
+	for _, d := range decisions {
+		if d.Allocation != nil && d.Allocation.AllocationTimestamp == nil {
+			d.Allocation.AllocationTimestamp = &metav1.Time{Time: c.now()}
+		}
+	}
+}
+
+// awaitDevices returns how long a pod still waits for its devices to be ready, or an error if
+// they have not been in time.
+func (c *core) awaitDevices(pod *corev1.Pod, wait *decision.DeviceWait) (time.Duration, error) {
+	timeout := c.snapshot.DeviceBindTimeout(pod)
+	if wait.Since.IsZero() {
+		return timeout, nil
+	}
+	left := wait.Since.Add(timeout).Sub(c.now())
+	if left <= 0 {
+		return 0, fmt.Errorf("binding devices: the devices of resource claim %s were not ready within %s", wait.Claim, timeout)
+	}
+	return left, nil
 }
 
 // awaitClaims returns how long a pod still waits for its claims to be bound, or an error
@@ -305,12 +340,17 @@ func (c *core) wakeUsers(namespace, claim string) {
 // resourceClaimChanged handles an event of a resource claim. The deletion of one may free
 // devices, too.
 func (c *core) resourceClaimChanged(before, after *resourcev1.ResourceClaim) {
+	claim := after
 	if after == nil {
+		claim = before
 		c.snapshot.RemoveResourceClaim(before.Namespace, before.Name)
 	} else {
 		c.snapshot.SetResourceClaim(after)
 	}
 	c.wake(decision.DevicesChanged)
+	c.queue.Wake(queue.Events(decision.OwnClaimChanged), func(pod *corev1.Pod) bool {
+		return pod.Namespace == claim.Namespace && decision.UsesResourceClaim(pod, claim.Name)
+	})
 }
 
 // wake retries the pods that wait for one of the events.

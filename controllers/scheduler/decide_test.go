@@ -95,6 +95,9 @@ func (c *cluster) expect(want ...string) {
 			for _, claim := range s.claims {
 				line += fmt.Sprintf(" %s=%s", claim.Claim, claim.Volume)
 			}
+			if s.waits {
+				line += " waits"
+			}
 			got = append(got, line)
 		} else {
 			got = append(got, fmt.Sprintf("%s: %s", s.pod.Name, s.message))

@@ -157,6 +157,7 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 		l.metrics.attempted(s.pod, failure, l.clock.Since(start))
 		klog.FromContext(ctx).Error(s.err, "Failed to schedule pod, will retry", "pod", klog.KObj(s.pod))
 		l.reject(ctx, s.pod, corev1.PodReasonSchedulerError, s.err.Error())
+		l.release(ctx, s)
 		return
 	}
 	if s.assumed == nil {
@@ -168,10 +169,12 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 		if s.preemption.Node != "" {
 			l.preempt(ctx, s)
 		}
-		if s.release != "" {
-			l.running.Go(func() { l.binder.release(ctx, s.pod, s.release) })
-		}
+		l.release(ctx, s)
 		return
+	}
+	if s.waits && len(s.devices) > 0 {
+		l.events.enqueue(s.pod, s.pod.Spec.SchedulerName, corev1.EventTypeNormal, "BindingConditionsPending",
+			"waiting for binding conditions for device on node "+s.node())
 	}
 	l.binding.Add(1)
 	l.running.Go(func() {
@@ -186,6 +189,10 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 			l.post(ctx, func() { l.bound(ctx, s, start, false, err) })
 			return
 		}
+		if s.waits {
+			l.post(ctx, func() { l.claimed(ctx, s, start, nil) })
+			return
+		}
 		ok, err := l.binder.bind(ctx, s.pod, s.node())
 		end := l.clock.Now()
 		if ok {
@@ -194,6 +201,13 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 		}
 		l.post(ctx, func() { l.bound(ctx, s, start, ok, err) })
 	})
+}
+
+// release deallocates the claim of a step, if there is one.
+func (l *loop) release(ctx context.Context, s step) {
+	if s.release != "" {
+		l.running.Go(func() { l.binder.release(ctx, s.pod, s.release) })
+	}
 }
 
 // claimed handles the result of binding a pod's claims. After success, the events

@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/test/simulate"
@@ -90,6 +91,54 @@ var _ = Describe("resource claims", func() {
 		Eventually(func() string { return run(ctx, "-n", p.name, "get", "resourceclaims", "-o", "name") }).Should(BeEmpty())
 	})
 
+	It("keep their pod waiting for the node until the driver has attached their devices, also while the manager is killed", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		publish(ctx, p.name, node, resourcev1.Device{
+			Name: "gpu-0", BindsToNode: ptr.To(true), BindingConditions: []string{"example.com/attached"}, BindingFailureConditions: []string{"example.com/broken"},
+		})
+		name := "gpu"
+		Expect(client.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: name}, Spec: wants(p.name)})).To(Succeed())
+		p.addPod(ctx, "web", func(pod *corev1.Pod) {
+			pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
+		})
+		claim := func() (*resourcev1.ResourceClaim, error) {
+			c := &resourcev1.ResourceClaim{}
+			return c, client.Get(ctx, ctrlclient.ObjectKey{Namespace: p.name, Name: name}, c)
+		}
+		allocated := And(HaveField("Status.Allocation.Devices.Results", HaveLen(1)), HaveField("Status.ReservedFor", HaveLen(1)), HaveField("Status.Devices", BeEmpty()))
+		driverSets := func(condition string) {
+			GinkgoHelper()
+			Eventually(func() error {
+				c, err := claim()
+				if err != nil {
+					return err
+				}
+				c.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Driver: "d.example.com", Pool: node, Device: "gpu-0", Conditions: []metav1.Condition{
+					{Type: condition, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now()},
+				}}}
+				return client.Status().Update(ctx, c)
+			}).Should(Succeed())
+		}
+		Eventually(claim).Should(allocated)
+		first, err := claim()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(first.Status.Allocation.AllocationTimestamp).NotTo(BeNil())
+		Eventually(func() string { return run(ctx, "-n", p.name, "describe", "pod", "web") }).Should(ContainSubstring("BindingConditionsPending"))
+
+		By("a device that fails is given back")
+		driverSets("example.com/broken")
+		Eventually(claim).Should(allocated)
+		Expect(nodeOf(ctx, p.name, "web")()).To(BeEmpty())
+
+		By("a manager that starts goes on waiting")
+		killManager(ctx)
+		startManager(ctx)
+		Consistently(nodeOf(ctx, p.name, "web")).Should(BeEmpty())
+		driverSets("example.com/attached")
+		Eventually(nodeOf(ctx, p.name, "web")).Should(Equal(node))
+	})
+
 	It("lose their pods when a rule taints their devices, also while the manager is killed, and get no tainted device", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)
@@ -153,14 +202,25 @@ var _ = Describe("resource claims", func() {
 	})
 })
 
-// offer publishes devices of a node, and a device class for them.
-func offer(ctx SpecContext, class, node string, devices ...string) {
+// offer publishes devices of a node by their names, and a device class for them.
+func offer(ctx SpecContext, class, node string, names ...string) {
+	GinkgoHelper()
+	var devices []resourcev1.Device
+	for _, name := range names {
+		devices = append(devices, resourcev1.Device{Name: name})
+	}
+	publish(ctx, class, node, devices...)
+}
+
+// publish publishes devices of a node, and a device class for them.
+func publish(ctx SpecContext, class, node string, devices ...resourcev1.Device) {
 	GinkgoHelper()
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{
 		Driver: "d.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
 	}}
-	for _, name := range devices {
-		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: name, Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"pool": {StringValue: &class}}})
+	for _, device := range devices {
+		device.Attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"pool": {StringValue: &class}}
+		slice.Spec.Devices = append(slice.Spec.Devices, device)
 	}
 	Expect(client.Create(ctx, slice)).To(Succeed())
 	object := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{

@@ -17,7 +17,7 @@ import (
 )
 
 // configurable are the plugins that have arguments.
-var configurable = sets.New("DefaultPreemption", "InterPodAffinity", "NodeAffinity", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "VolumeBinding")
+var configurable = sets.New("DefaultPreemption", "DynamicResources", "InterPodAffinity", "NodeAffinity", "NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread", "VolumeBinding")
 
 // arguments applies the arguments of a plugin.
 func (p *parser) arguments(path *field.Path, c *configv1.PluginConfig, profile *decision.Profile) {
@@ -25,6 +25,8 @@ func (p *parser) arguments(path *field.Path, c *configv1.PluginConfig, profile *
 	switch args := c.Args.Object.(type) {
 	case *configv1.DefaultPreemptionArgs:
 		p.preemption(at, args, profile)
+	case *configv1.DynamicResourcesArgs:
+		p.devices(at, args, profile)
 	case *configv1.InterPodAffinityArgs:
 		if args.HardPodAffinityWeight != nil {
 			p.within(at.Child("hardPodAffinityWeight"), int64(*args.HardPodAffinityWeight), 0, 100)
@@ -71,6 +73,19 @@ func (p *parser) preemption(at *field.Path, args *configv1.DefaultPreemptionArgs
 		p.invalid(at.Child("minCandidateNodesAbsolute"), count, "must not be 0 if minCandidateNodesPercentage is")
 	}
 	profile.MinCandidatePercentage, profile.MinCandidates = int(percentage), int(count)
+}
+
+func (p *parser) devices(at *field.Path, args *configv1.DynamicResourcesArgs, profile *decision.Profile) {
+	if args.FilterTimeout != nil {
+		p.unsupported(at.Child("filterTimeout"), "the search for devices has no time limit: remove this field")
+	}
+	if args.BindingTimeout == nil {
+		return
+	}
+	if args.BindingTimeout.Duration < time.Second {
+		p.invalid(at.Child("bindingTimeout"), args.BindingTimeout.Duration.String(), "must be at least 1 second")
+	}
+	profile.DeviceBindTimeout = args.BindingTimeout.Duration
 }
 
 func (p *parser) addedAffinity(at *field.Path, affinity *corev1.NodeAffinity, profile *decision.Profile) {

@@ -68,12 +68,16 @@ func newDevices() devices {
 	}
 }
 
-// The features of the allocator, and how many compiled expressions are kept. A driver's
-// binding conditions, which bindings would have to wait for, are not among them.
-var allocatorFeatures = structured.Features{
-	AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true,
+// allocatorFeatures returns the features of the allocator. With binding conditions, it
+// allocates devices for which bindings have to wait.
+func allocatorFeatures(bindingConditions bool) structured.Features {
+	return structured.Features{
+		AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true,
+		DeviceBindingAndStatus: bindingConditions,
+	}
 }
 
+// expressionsKept is how many compiled expressions are kept.
 const expressionsKept = 100
 
 // SetResourceClaim adds a resource claim, or replaces it.
@@ -145,10 +149,10 @@ func (s *Snapshot) AssumeDevices(pod *corev1.Pod, decisions []DeviceDecision) {
 	}
 }
 
-// ApplyTo changes a claim as the decision says.
+// ApplyTo changes a claim as the decision says. The claim shares nothing with it.
 func (d DeviceDecision) ApplyTo(claim *resourcev1.ResourceClaim, pod *corev1.Pod) {
 	if d.Allocation != nil {
-		claim.Status.Allocation = d.Allocation
+		claim.Status.Allocation = d.Allocation.DeepCopy()
 	}
 	claim.Status.ReservedFor = append(claim.Status.ReservedFor, devicesapi.Consumer(pod))
 }
@@ -181,17 +185,27 @@ type devicesRequest struct {
 	// reserve are the allocated claims that are not reserved for the pod yet, and
 	// allocate those that are not allocated.
 	reserve, allocate []*resourcev1.ResourceClaim
+	// rewrite are the decisions about the pod that were made before and may not have been
+	// written yet.
+	rewrite []DeviceDecision
 	// reach are the selectors of the nodes on which allocated claims can be used, with
 	// these claims.
 	reach []reachedClaim
+	// wait is the allocated claim that was allocated first of those whose devices are not
+	// ready; nil if all are.
+	wait *DeviceWait
 	// allocator is nil if there is nothing to allocate.
 	allocator structured.Allocator
 }
 
+// reachedClaim is a claim with the selector of the nodes on which it can be used; nil selects
+// none.
 type reachedClaim struct {
 	claim    *resourcev1.ResourceClaim
 	selector *nodeaffinity.NodeSelector
 }
+
+func (r reachedClaim) reaches(n *node) bool { return r.selector != nil && r.selector.Match(n.object) }
 
 // allocatesDevices rejects nodes on which the pod's resource claims cannot be used or
 // allocated.
@@ -200,7 +214,7 @@ func allocatesDevices(s *Snapshot, r *request) rule {
 	if len(r.pod.Spec.ResourceClaims) == 0 {
 		return rule{}
 	}
-	need, err := s.devices.request(r.pod)
+	need, err := s.devices.request(r.pod, r.profile.DeviceBindTimeout > 0)
 	if err != nil {
 		return rule{podReason: err.Error()}
 	}
@@ -217,7 +231,7 @@ func allocatesDevices(s *Snapshot, r *request) rule {
 }
 
 // request returns what a pod needs. The error is the reason why it fits no node.
-func (d *devices) request(pod *corev1.Pod) (*devicesRequest, error) {
+func (d *devices) request(pod *corev1.Pod, bindingConditions bool) (*devicesRequest, error) {
 	need := &devicesRequest{}
 	for i := range pod.Spec.ResourceClaims {
 		claim, err := d.usable(pod, &pod.Spec.ResourceClaims[i])
@@ -231,18 +245,11 @@ func (d *devices) request(pod *corev1.Pod) (*devicesRequest, error) {
 			}
 			need.allocate = append(need.allocate, claim)
 		default:
-			if !devicesapi.IsReservedFor(claim, pod.UID) {
-				if len(claim.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize {
-					return nil, fmt.Errorf("resourceclaim %q is in use by the maximum number of pods", claim.Name)
-				}
-				need.reserve = append(need.reserve, claim)
+			if err := d.use(need, claim, pod.UID); err != nil {
+				return nil, err
 			}
-			if nodes := claim.Status.Allocation.NodeSelector; nodes != nil {
-				selector, err := nodeaffinity.NewNodeSelector(nodes)
-				if err != nil {
-					return nil, fmt.Errorf("resourceclaim %q: %w", claim.Name, err)
-				}
-				need.reach = append(need.reach, reachedClaim{claim, selector})
+			if bindingConditions {
+				need.await(claim)
 			}
 		}
 	}
@@ -250,8 +257,37 @@ func (d *devices) request(pod *corev1.Pod) (*devicesRequest, error) {
 		return need, nil
 	}
 	var err error
-	need.allocator, err = d.allocator()
+	need.allocator, err = d.allocator(bindingConditions)
 	return need, err
+}
+
+// use adds an allocated claim to what a pod needs. The error is the reason why the pod cannot
+// use it.
+func (d *devices) use(need *devicesRequest, claim *resourcev1.ResourceClaim, pod types.UID) error {
+	name := objectName{claim.Namespace, claim.Name}
+	switch a := d.assumed[name]; {
+	case a != nil && a.written == "":
+		decision := DeviceDecision{Claim: claim.Name}
+		if d.claims[name].Status.Allocation == nil {
+			decision.Allocation = claim.Status.Allocation
+		}
+		need.rewrite = append(need.rewrite, decision)
+	case devicesapi.IsReservedFor(claim, pod):
+	case len(claim.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize:
+		return fmt.Errorf("resourceclaim %q is in use by the maximum number of pods", claim.Name)
+	default:
+		need.reserve = append(need.reserve, claim)
+	}
+	nodes := claim.Status.Allocation.NodeSelector
+	if nodes == nil {
+		return nil
+	}
+	selector, err := nodeaffinity.NewNodeSelector(nodes)
+	if err != nil {
+		return fmt.Errorf("resourceclaim %q: %w", claim.Name, err)
+	}
+	need.reach = append(need.reach, reachedClaim{claim, selector})
+	return nil
 }
 
 // usable returns the claim of a pod's claim; nil if it needs none.
@@ -303,9 +339,10 @@ func (d *devices) haveClasses(claim *resourcev1.ResourceClaim) error {
 }
 
 // allocator returns an allocator of the devices that are free.
-func (d *devices) allocator() (structured.Allocator, error) {
+func (d *devices) allocator(bindingConditions bool) (structured.Allocator, error) {
+	features := allocatorFeatures(bindingConditions)
 	if d.expressions == nil {
-		d.expressions = cel.NewCache(expressionsKept, cel.Features{EnableConsumableCapacity: allocatorFeatures.ConsumableCapacity})
+		d.expressions = cel.NewCache(expressionsKept, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity})
 	}
 	taken := structured.AllocatedState{
 		AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
@@ -317,7 +354,7 @@ func (d *devices) allocator() (structured.Allocator, error) {
 		}
 		take(&taken, claim.Status.Allocation)
 	}
-	return structured.NewAllocator(context.Background(), allocatorFeatures, taken, classLister(d.classes), d.offered(), d.expressions)
+	return structured.NewAllocator(context.Background(), features, taken, classLister(d.classes), d.offered(), d.expressions)
 }
 
 // offered returns all slices, with the taints of the rules.
@@ -376,7 +413,7 @@ func (l classLister) Get(name string) (*resourcev1.DeviceClass, error) {
 
 // reaches reports whether all allocated claims can be used on a node.
 func (need *devicesRequest) reaches(n *node) bool {
-	return !slices.ContainsFunc(need.reach, func(r reachedClaim) bool { return !r.selector.Match(n.object) })
+	return !slices.ContainsFunc(need.reach, func(r reachedClaim) bool { return !r.reaches(n) })
 }
 
 // place returns what to write for the pod to run on a node, or why its claims cannot be
@@ -385,7 +422,7 @@ func (need *devicesRequest) place(n *node) ([]DeviceDecision, error) {
 	if need == nil {
 		return nil, nil
 	}
-	var decisions []DeviceDecision
+	decisions := slices.Clone(need.rewrite)
 	for _, claim := range need.reserve {
 		decisions = append(decisions, DeviceDecision{Claim: claim.Name})
 	}
@@ -413,7 +450,7 @@ func (need *devicesRequest) release(pod *corev1.Pod, nodes []*node) string {
 		return ""
 	}
 	for _, r := range need.reach {
-		if !devicesapi.IsReservedForOthers(r.claim, pod.UID) && slices.ContainsFunc(nodes, func(n *node) bool { return !r.selector.Match(n.object) }) {
+		if !devicesapi.IsReservedForOthers(r.claim, pod.UID) && slices.ContainsFunc(nodes, func(n *node) bool { return !r.reaches(n) }) {
 			return r.claim.Name
 		}
 	}

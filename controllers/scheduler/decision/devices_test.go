@@ -25,7 +25,8 @@ func parseDeviceClass(line string) *resourcev1.DeviceClass {
 	return class
 }
 
-// parseDevices reads the devices of a node: node device=model...
+// parseDevices reads the devices of a node: node device=model[:condition!condition]... with a
+// binding condition and a binding failure condition.
 func parseDevices(line string) *resourcev1.ResourceSlice {
 	node, words := fields(line)
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "slice-" + node}, Spec: resourcev1.ResourceSliceSpec{
@@ -33,9 +34,13 @@ func parseDevices(line string) *resourcev1.ResourceSlice {
 	}}
 	for _, word := range words {
 		name, model, _ := strings.Cut(word, "=")
-		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: name, Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
-			"model": {StringValue: &model},
-		}})
+		model, conditions, binds := strings.Cut(model, ":")
+		device := resourcev1.Device{Name: name, Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"model": {StringValue: &model}}}
+		if binds {
+			attached, failed, _ := strings.Cut(conditions, "!")
+			device.BindsToNode, device.BindingConditions, device.BindingFailureConditions = &binds, []string{attached}, []string{failed}
+		}
+		slice.Spec.Devices = append(slice.Spec.Devices, device)
 	}
 	return slice
 }
@@ -52,8 +57,8 @@ func parseTaintRule(line string) *resourcev1.DeviceTaintRule {
 	return rule
 }
 
-// parseResourceClaim reads: name class=name [count=1] [tolerates=taint] [owner=pod] [device=node/device] (it is
-// allocated) [for=pod] (it is reserved) [version=n] [deleting].
+// parseResourceClaim reads: name class=name [count=1] [tolerates=taint] [owner=pod] [device=node/device[:condition!condition]]
+// (it is allocated) [has=condition] (its driver has set it) [for=pod] (it is reserved) [version=n] [deleting].
 func parseResourceClaim(line string) *resourcev1.ResourceClaim {
 	name, words := fields(line)
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), ResourceVersion: "1"}}
@@ -72,12 +77,22 @@ func parseResourceClaim(line string) *resourcev1.ResourceClaim {
 			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: value, UID: types.UID("default/" + value), Controller: ptr.To(true)}}
 		case "device":
 			node, device, _ := strings.Cut(value, "/")
+			device, conditions, _ := strings.Cut(device, ":")
+			attached, failed, binds := strings.Cut(conditions, "!")
 			claim.Status.Allocation = &resourcev1.AllocationResult{
 				Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "d.example.com", Pool: node, Device: device}}},
 				NodeSelector: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
 					{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
 				}}}},
 			}
+			if result := &claim.Status.Allocation.Devices.Results[0]; binds {
+				result.BindingConditions, result.BindingFailureConditions = []string{attached}, []string{failed}
+			}
+		case "has":
+			result := &claim.Status.Allocation.Devices.Results[0]
+			claim.Status.Devices = append(claim.Status.Devices, resourcev1.AllocatedDeviceStatus{
+				Driver: result.Driver, Pool: result.Pool, Device: result.Device, Conditions: []metav1.Condition{{Type: value, Status: metav1.ConditionTrue}},
+			})
 		case "for":
 			claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: value, UID: types.UID("default/" + value)})
 		case "version":

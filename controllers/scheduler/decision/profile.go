@@ -56,6 +56,9 @@ type Profile struct {
 
 	// BindTimeout is how long a pod waits for its claims to be bound.
 	BindTimeout time.Duration
+	// DeviceBindTimeout is how long a pod waits for its devices to be ready (the feature gate
+	// DRADeviceBindingConditions). Zero waits for none.
+	DeviceBindTimeout time.Duration
 }
 
 // DefaultProfile returns the default profile of kube-scheduler.
@@ -128,6 +131,11 @@ func (s *Snapshot) SetProfiles(profiles ...*Profile) {
 
 // BindTimeout returns how long a pod waits for its claims to be bound.
 func (s *Snapshot) BindTimeout(pod *corev1.Pod) time.Duration { return s.profileOf(pod).BindTimeout }
+
+// DeviceBindTimeout returns how long a pod waits for its devices to be ready.
+func (s *Snapshot) DeviceBindTimeout(pod *corev1.Pod) time.Duration {
+	return s.profileOf(pod).DeviceBindTimeout
+}
 
 // profileOf returns the profile of a pod.
 func (s *Snapshot) profileOf(pod *corev1.Pod) *Profile {

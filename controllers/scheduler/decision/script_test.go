@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,6 +71,10 @@ func (s *Snapshot) run(command, rest string) string {
 		s.SetDeviceTaintRule(parseTaintRule(rest))
 	case "resourceclaim":
 		s.SetResourceClaim(parseResourceClaim(rest))
+	case "devicetimeout":
+		p := DefaultProfile(corev1.DefaultSchedulerName)
+		p.DeviceBindTimeout = must(time.ParseDuration(rest))
+		s.SetProfiles(p)
 	case "assume":
 		pod := parsePod(rest)
 		s.AssumeDevices(pod, s.Decide(pod, nil).Devices)
@@ -134,6 +139,9 @@ func (s *Snapshot) answer(pod *corev1.Pod) string {
 				answer += " " + r.Device
 			}
 		}
+	}
+	if best.Wait != nil {
+		answer += ", wait for " + best.Wait.Claim
 	}
 	return answer
 }
