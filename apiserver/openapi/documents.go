@@ -147,7 +147,10 @@ func (d *Documents) installV3(container *restful.Container, routes Routes, to se
 		}
 		v3.services[gv] = service{
 			made: func() (*restful.WebService, error) { return routes.Whole(ws) },
-			hash: sync.OnceValues(func() (string, error) { return d.hash(routes.Summary(ws)) }),
+			hash: sync.OnceValues(func() (string, error) {
+				summary, models, err := routes.Summary(ws)
+				return d.hash(gv, summary, models), err
+			}),
 		}
 		v3.made.UpdateGroupVersionLazy(gv, cached.Once(cached.Func(func() (*spec3.OpenAPI, string, error) { return v3.build(gv) })))
 	}
@@ -160,14 +163,14 @@ func (d *Documents) installV3(container *restful.Container, routes Routes, to se
 // have the same hash for it.
 const versionPath = "version"
 
-// hash returns a hash of what the document of a web service with the summary is made of.
-func (d *Documents) hash(routes, models []string, err error) (string, error) {
+// hash returns a hash of what the document of a group version's routes is made of.
+func (d *Documents) hash(gv string, routes, models []string) string {
 	sum := sha256.New()
-	fmt.Fprintln(sum, d.title, d.version, libraries(), definitions.Digest(models...))
+	fmt.Fprintln(sum, d.title, d.version, libraries(), gv, definitions.Digest(models...))
 	for _, route := range routes {
 		fmt.Fprintln(sum, route)
 	}
-	return hex.EncodeToString(sum.Sum(nil)), err
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // libraries returns the versions of the modules that make the documents.

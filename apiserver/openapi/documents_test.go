@@ -208,6 +208,14 @@ func TestTheHashInTheIndexDependsOnWhatTheDocumentIsMadeOf(t *testing.T) {
 	if hash("1+a b", kinds[1:]...) == first {
 		t.Error("other routes have the same hash")
 	}
+	owners := map[string]string{}
+	for gv, u := range serve(t, "1", all()...).index() {
+		_, hash, _ := strings.Cut(u, "?hash=")
+		if other := owners[hash]; other != "" {
+			t.Errorf("%s and %s have the same hash", gv, other)
+		}
+		owners[hash] = gv
+	}
 	if hash("1+a b", append(apps.Kinds(), all()[0])...) != first {
 		t.Error("a kind of another group changes the hash")
 	}
