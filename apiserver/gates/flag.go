@@ -163,10 +163,10 @@ func explicit(gates featuregate.FeatureGate) []string {
 
 // Value returns the value of a gate, and whether it has been set.
 func Value(gates featuregate.FeatureGate, name string) (on, set bool) {
-	explicit, ok := gates.(interface {
+	known, ok := gates.(interface {
 		ExplicitlySet(name featuregate.Feature) bool
 	})
-	set = ok && explicit.ExplicitlySet(featuregate.Feature(name))
+	set = ok && known.ExplicitlySet(featuregate.Feature(name))
 	return set && gates.Enabled(featuregate.Feature(name)), set
 }
 

@@ -87,8 +87,8 @@ type Routes interface {
 	// Whole returns a web service of the container with all of its routes.
 	Whole(*restful.WebService) (*restful.WebService, error)
 	// Summary returns what the routes of a web service are made of, and the names of the
-	// models of their bodies, without making them. Web services with equal summaries have
-	// equal documents, if their models are equal.
+	// models of their bodies, without making them. Web services of one path with equal
+	// summaries have equal documents, if their models are equal.
 	Summary(*restful.WebService) (routes []string, models []string, err error)
 }
 

@@ -28,6 +28,18 @@ func (c *cluster) attachable() {
 	}})
 }
 
+// newWaiting returns a cluster whose pod a waits for the device of the claim one.
+func newWaiting(t *testing.T) (*cluster, *resourcev1.ResourceClaim) {
+	t.Helper()
+	c := newCluster(t)
+	c.attachable()
+	c.node("n", nil)
+	claim := c.deviceClaim("one")
+	c.pod("a", requests("one"))
+	c.expect("a -> n waits")
+	return c, claim
+}
+
 // deviceClaim creates a claim of one device.
 func (c *cluster) deviceClaim(name string) *resourcev1.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: "1"}}
@@ -97,12 +109,7 @@ func TestAPodStaysAssumedUntilItsDevicesAreReady(t *testing.T) {
 }
 
 func TestDevicesThatAreNotReadyInTimeAreGivenBack(t *testing.T) {
-	c := newCluster(t)
-	c.attachable()
-	c.node("n", nil)
-	claim := c.deviceClaim("one")
-	c.pod("a", requests("one"))
-	c.expect("a -> n waits")
+	c, claim := newWaiting(t)
 	claim = c.written("a", claim)
 	c.expect("a -> n waits")
 	c.now = c.now.Add(5 * time.Minute) // so long does the queue wait at most
@@ -126,12 +133,7 @@ func TestDevicesThatAreNotReadyInTimeAreGivenBack(t *testing.T) {
 }
 
 func TestADeviceThatFailsIsGivenBack(t *testing.T) {
-	c := newCluster(t)
-	c.attachable()
-	c.node("n", nil)
-	claim := c.deviceClaim("one")
-	c.pod("a", requests("one"))
-	c.expect("a -> n waits")
+	c, claim := newWaiting(t)
 	claim = c.written("a", claim)
 	c.expect("a -> n waits")
 	c.condition(claim, "Broken")
@@ -142,12 +144,7 @@ func TestADeviceThatFailsIsGivenBack(t *testing.T) {
 }
 
 func TestAPodIsNotBoundWhileADecisionAboutItsDevicesIsNotWritten(t *testing.T) {
-	c := newCluster(t)
-	c.attachable()
-	c.node("n", nil)
-	claim := c.deviceClaim("one")
-	c.pod("a", requests("one"))
-	c.expect("a -> n waits")
+	c, claim := newWaiting(t)
 	stale := c.steps["a"]
 	c.core.resourceClaimChanged(claim, claim) // an event that does not show the write
 	c.expect("a -> n waits")

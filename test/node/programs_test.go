@@ -215,7 +215,7 @@ spec:
 		Expect(err).NotTo(HaveOccurred())
 		image := regexp.MustCompile(`docker.io/coredns/coredns:[0-9.]+`)
 		Expect(string(content)).To(MatchRegexp(image.String()))
-		k := launch.Kubectl{Kubeconfig: other.Kubeconfig, Home: newDir(), Namespace: "default"}
+		k := launch.Kubectl{Kubeconfig: other.Kubeconfig, Home: newDir()}
 		feed := func(stdin string, args ...string) string {
 			GinkgoHelper()
 			out, errOut, err := k.Run(ctx, stdin, args...)

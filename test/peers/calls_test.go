@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -216,9 +218,10 @@ func (p *pluginSide) create(ctx context.Context) []*corev1.Pod {
 	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(manifests)))
 	for {
 		document, err := reader.Read()
-		if err != nil {
-			return pods // end of the file
+		if errors.Is(err, io.EOF) {
+			return pods
 		}
+		Expect(err).NotTo(HaveOccurred())
 		decoded, _, err := decoder.Decode(document, nil, nil)
 		Expect(err).NotTo(HaveOccurred(), "%s", document)
 		object := decoded.(ctrlclient.Object)
