@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,29 @@ func TestClientsStayWithTheirEndpointThroughRandomChangesInTheKernel(t *testing.
 		found, err := nft.Members(t.Context(), p.tables[0].nft, ruleset.IsClients)
 		if err != nil || len(found) == 0 || len(found) > len(s.all) {
 			t.Errorf("the sets of clients are %v: %v", found, err)
+		}
+	})
+}
+
+// A set of clients has no size: for one with a size the kernel takes memory of as many clients when it
+// makes the set. Then it has room for as many as the package ruleset restores.
+func TestSetsOfClientsGrowWithThemInTheKernel(t *testing.T) {
+	netnstest.Run(t, "nft", func(t *testing.T) {
+		s := newSticky(t, 0)
+		p := newKernelProxy(t, s.store)
+		if p == nil {
+			return
+		}
+		s.change(p)
+		out, err := exec.CommandContext(t.Context(), "nft", "list", "sets", "ip").CombinedOutput()
+		sets := strings.Split(string(out), "set clients-")[1:]
+		if err != nil || len(sets) != len(s.now) {
+			t.Errorf("%d endpoints, error %v, sets\n%s", len(s.now), err, out)
+		}
+		for _, set := range sets {
+			if !strings.Contains(set, "size 65535") { // what nft prints of a set without a size
+				t.Errorf("a set of clients is\n%s", set)
+			}
 		}
 	})
 }

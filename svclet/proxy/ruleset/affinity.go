@@ -30,9 +30,10 @@ const (
 	// clients is the prefix of the names of sets of clients.
 	clients = "clients-"
 	// maxClients is how many clients a set may have: those of an endpoint of each service. More have
-	// no affinity. When it makes the set, the kernel takes a pointer for each of the next power of
-	// two to four thirds of them, here 1 MiB: see shrink.
-	maxClients = 3 << 15
+	// no affinity. It is the kernel's limit of a set without a size. For one with a size the kernel
+	// takes memory for as many when it makes the set, a megabyte here, and a service has a set for
+	// each number of its endpoints.
+	maxClients = 1<<16 - 1
 	// maxName is how long the name of a chain may be. The longest that nft accepts has 127 characters.
 	maxName = 120
 )
@@ -85,22 +86,9 @@ func (t Table) addClientSets(sets map[string]*knftables.Set, c choice) {
 	for n := range c.numbers {
 		sets[c.clients(n)] = &knftables.Set{
 			Name: c.clients(n), Type: t.withSource(c.of), Flags: []knftables.SetFlag{knftables.DynamicFlag, knftables.TimeoutFlag},
-			Timeout: ptr.To(time.Duration(c.timeout) * time.Second), Size: ptr.To[uint64](maxClients),
+			Timeout: ptr.To(time.Duration(c.timeout) * time.Second),
 		}
 	}
-}
-
-// shrink adds an element to a new set of clients, and deletes it: at a deletion the kernel makes the
-// table of hashes as small as the elements that are left need (automatic_shrinking of rhashtable), and
-// larger when more come. There are sets for as many numbers as the largest service has had endpoints.
-func shrink(tx *knftables.Transaction, set *knftables.Set) {
-	zero := map[string]string{"ipv4_addr": "0.0.0.0", "ipv6_addr": "::", "inet_proto": "tcp", "inet_service": "0"}
-	var key []string
-	for of := range strings.SplitSeq(set.Type, " . ") {
-		key = append(key, zero[of])
-	}
-	tx.Add(&knftables.Element{Set: set.Name, Key: key})
-	tx.Delete(&knftables.Element{Set: set.Name, Key: key})
 }
 
 // Clients are what a table had of session affinity before it is written again.
@@ -199,9 +187,11 @@ func (c Clients) Restore(tx *knftables.Transaction, choices Choices) {
 }
 
 func (c Clients) restore(tx *knftables.Transaction, name, of string) {
+	room := maxClients
 	for _, m := range c.sets[name] {
 		client, left := nft.Fields(m.Key, append([]nft.Kind{c.address()}, c.kinds(of)...)...), int64(m.Expires/time.Second)
-		if client != nil && left > 0 {
+		if client != nil && left > 0 && room > 0 {
+			room--
 			client[len(client)-1] += fmt.Sprintf(" expires %ds", left)
 			tx.Add(&knftables.Element{Set: name, Key: client})
 		}

@@ -8,8 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/knftables"
+
+	"svc.dev/svc/svclet/nft"
 )
 
 func TestEndpointsThatStayKeepTheirNumbers(t *testing.T) {
@@ -90,5 +94,22 @@ func TestARangeOfSourcesIsComparedByItsPrefix(t *testing.T) {
 		if got := table.source(source.Bits()); got != test.want {
 			t.Errorf("%s: %q, want %q", test.source, got, test.want)
 		}
+	}
+}
+
+// The kernel refuses a transaction that gives a set more elements than it has room for. A set of a
+// release before had more.
+func TestASetOfClientsIsRestoredAsFarAsItHasRoom(t *testing.T) {
+	c := choice{of: nodePorts, numbers: "1", size: 1, timeout: 600}
+	var members []nft.Member
+	for i := range maxClients + 10 {
+		key := []byte{10, byte(i >> 16), byte(i >> 8), byte(i), 6, 0, 0, 0, 0x75, 0x30, 0, 0} // by TCP to port 30000
+		members = append(members, nft.Member{Key: key, Expires: time.Minute})
+	}
+	clients := NewClients(corev1.IPv4Protocol, map[string][]nft.Member{c.clients(0): members}, nil)
+	tx := knftables.NewFake(knftables.IPv4Family, "svc0").NewTransaction()
+	clients.Restore(tx, Choices{c: 1})
+	if tx.NumOperations() != maxClients {
+		t.Errorf("%d of %d clients are restored, want %d", tx.NumOperations(), len(members), maxClients)
 	}
 }

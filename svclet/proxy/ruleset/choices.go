@@ -207,9 +207,6 @@ func (t Table) changeChoices(tx *knftables.Transaction, before, after Choices) (
 	}
 	for _, name := range added(oldSets, sets) {
 		tx.Add(sets[name])
-		if IsClients(name) {
-			shrink(tx, sets[name])
-		}
 	}
 	for _, name := range added(oldChains, chains) {
 		tx.Add(&knftables.Chain{Name: name})
