@@ -98,17 +98,27 @@ func TestTheUserOfAConnection(t *testing.T) {
 	leaks.None(t, append(librariesLeak(), before)...)
 }
 
+// inOwnProcess reports whether the test runs in a process of its own. If not, it runs the
+// test in one, whose failure fails the test.
+func inOwnProcess(t *testing.T) bool {
+	t.Helper()
+	const own = "PROCESS_OF_ITS_OWN"
+	if os.Getenv(own) != "" {
+		return true
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this program
+	cmd.Env = append(os.Environ(), own+"=true")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return false
+}
+
 // TestABadCertificateFileIsReportedAndTheLastGoodOneStays overwrites the files of the
 // authority of clients and of the serving certificate while the server runs. It does so in a
 // process of its own: klog's logger cannot be replaced while servers of other tests log.
 func TestABadCertificateFileIsReportedAndTheLastGoodOneStays(t *testing.T) {
-	const own = "PROCESS_OF_ITS_OWN"
-	if os.Getenv(own) == "" {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this program
-		cmd.Env = append(os.Environ(), own+"=true")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	if !inOwnProcess(t) {
 		return
 	}
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
