@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-helpers/auth/rbac/validation"
 	"k8s.io/klog/v2"
 
@@ -61,10 +62,10 @@ func (g *guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	var err error
 	switch obj := a.GetObject().(type) {
 	case *rbacv1.Role:
-		err = g.role(ctx, a, obj.Name, obj.Rules, false)
+		err = g.role(ctx, a, obj.Rules, false)
 	case *rbacv1.ClusterRole:
 		old, _ := a.GetOldObject().(*rbacv1.ClusterRole)
-		err = g.role(ctx, a, obj.Name, obj.Rules, gathers(obj) || gathers(old))
+		err = g.role(ctx, a, obj.Rules, gathers(obj) || gathers(old))
 	case *rbacv1.RoleBinding:
 		err = g.binding(ctx, a, obj.RoleRef)
 	case *rbacv1.ClusterRoleBinding:
@@ -82,12 +83,15 @@ func gathers(role *rbacv1.ClusterRole) bool {
 	return role != nil && role.AggregationRule != nil && len(role.AggregationRule.ClusterRoleSelectors) > 0
 }
 
-// role returns an error unless the user may write a role with these rules.
-func (g *guard) role(ctx context.Context, a admission.Attributes, name string, rules []rbacv1.PolicyRule, gathers bool) error {
+// role returns an error unless the user may write a role with these rules. The verb escalate
+// is for the name in the request's path, as in kube-apiserver: a creation by POST has none
+// there, so that the right to escalate one role by its name is none to create it.
+func (g *guard) role(ctx context.Context, a admission.Attributes, rules []rbacv1.PolicyRule, gathers bool) error {
 	if OnlyGarbageCollection(a.GetObject(), a.GetOldObject()) {
 		return nil
 	}
-	if g.allowed(ctx, a, "escalate", a.GetResource().Resource, name) {
+	info, found := request.RequestInfoFrom(ctx)
+	if found && g.allowed(ctx, a, "escalate", a.GetResource().Resource, info.Name) {
 		return nil
 	}
 	if err := g.holds(ctx, a.GetUserInfo(), a.GetNamespace(), rules); err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"svc.dev/svc/apiserver/authorization"
 )
@@ -35,6 +36,12 @@ func (everyRight) Held(context.Context, user.Info, string) ([]rbacv1.PolicyRule,
 	return authorization.Everything(), nil
 }
 
+// requestOf returns the context of a request whose path has the name.
+func requestOf(t *testing.T, name string) context.Context {
+	t.Helper()
+	return request.WithRequestInfo(t.Context(), &request.RequestInfo{IsResourceRequest: true, Name: name})
+}
+
 func TestTheRulesThatAUserHoldsDecideIfAnAuthorizerFails(t *testing.T) {
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: authorization.Everything()}
@@ -46,7 +53,7 @@ func TestTheRulesThatAUserHoldsDecideIfAnAuthorizerFails(t *testing.T) {
 			a := admission.NewAttributesRecord(obj, nil, rbacv1.SchemeGroupVersion.WithKind("x"), "ns", "x", rbacv1.SchemeGroupVersion.WithResource(resource), "",
 				admission.Create, nil, false, &user.DefaultInfo{Name: "jane"})
 			validate := func(roles Roles) error {
-				return Guard(admission.NewChainHandler(), failing, roles).(admission.ValidationInterface).Validate(t.Context(), a, nil)
+				return Guard(admission.NewChainHandler(), failing, roles).(admission.ValidationInterface).Validate(requestOf(t, ""), a, nil)
 			}
 			if err := validate(everyRight{}); err != nil {
 				t.Errorf("%s of a user who holds the rules: %v", resource, err)
@@ -115,12 +122,40 @@ func TestAUserWithoutRulesMayWriteOnlyRolesAndBindingsOfWhichTheVerbsAllowIt(t *
 			a := admission.NewAttributesRecord(tc.obj, tc.old, gv.WithKind("x"), "", name, gv.WithResource(tc.resource), "", operation, nil, false, tc.who)
 			plugin := Guard(admission.NewChainHandler(), tc.may, noRights{}).(admission.ValidationInterface)
 			got := ""
-			if err := plugin.Validate(t.Context(), a, nil); err != nil {
+			if err := plugin.Validate(requestOf(t, ""), a, nil); err != nil {
 				got = err.Error()
 			}
 			if got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestTheRightToEscalateARoleByItsNameIsNoneToCreateIt(t *testing.T) {
+	ofName := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetVerb() == "escalate" && a.GetName() == "r" {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	})
+	old := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: authorization.Everything()}
+	for _, test := range []struct {
+		rule, inPath string
+		operation    admission.Operation
+		old          runtime.Object
+		allowed      bool
+	}{
+		{"a creation by POST", "", admission.Create, nil, false},
+		{"a creation by server-side apply", "r", admission.Create, nil, true},
+		{"an update", "r", admission.Update, old, true},
+	} {
+		gv := rbacv1.SchemeGroupVersion
+		a := admission.NewAttributesRecord(role, test.old, gv.WithKind("ClusterRole"), "", "r", gv.WithResource("clusterroles"), "", test.operation, nil, false, &user.DefaultInfo{Name: "jane"})
+		err := Guard(admission.NewChainHandler(), ofName, noRights{}).(admission.ValidationInterface).Validate(requestOf(t, test.inPath), a, nil)
+		if (err == nil) != test.allowed {
+			t.Errorf("%s: %v, want allowed: %t", test.rule, err, test.allowed)
+		}
 	}
 }

@@ -74,7 +74,8 @@ func TestBothServersAdmitTheSameWithConfiguredPlugins(t *testing.T) {
 const later = "AlwaysAdmit,AlwaysPullImages"
 
 // TestBothServersAdmitTheSameAtALaterRelease is TestBothServersAdmitTheSame for the plugins
-// of later releases, and the kinds of them that are off by default.
+// of later releases, the kinds of them that are off by default, and roles and bindings that a
+// user writes who may not write all.
 func TestBothServersAdmitTheSameAtALaterRelease(t *testing.T) {
 	svc, kube := startWith(t, svcFlags("--release="+ofKube), "--enable-admission-plugins="+later, launch.NoServiceAccounts,
 		"--runtime-config=certificates.k8s.io/v1beta1/clustertrustbundles=true", "--feature-gates=ClusterTrustBundle=true")
@@ -307,6 +308,9 @@ func withoutOwn(object map[string]any) {
 	if metadata, ok := object["metadata"].(map[string]any); ok {
 		for _, ownEach := range []string{"uid", "creationTimestamp", "resourceVersion", "managedFields", "generation"} {
 			delete(metadata, ownEach)
+		}
+		if _, deleted := metadata["deletionTimestamp"]; deleted {
+			metadata["deletionTimestamp"] = "OWN"
 		}
 	}
 }
