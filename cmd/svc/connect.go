@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -78,8 +80,26 @@ func (c *administrator) config() (*rest.Config, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", subject, err), c.cmd}
 	}
+	api.Wrap(func(next http.RoundTripper) http.RoundTripper { return explained{next, c.flag} })
 	return api, nil
 }
+
+// explained adds to the error of a request that no server has accepted what may help.
+type explained struct {
+	next http.RoundTripper
+	flag string
+}
+
+func (e explained) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := e.next.RoundTrip(r)
+	if utilnet.IsConnectionRefused(err) {
+		err = fmt.Errorf("%w: start \"svc up\", or name another cluster by %s or KUBECONFIG", err, e.flag)
+	}
+	return response, err
+}
+
+// WrappedRoundTripper returns the next one, which has the TLS configuration of upgraded connections.
+func (e explained) WrappedRoundTripper() http.RoundTripper { return e.next }
 
 // about returns err with the names of the flag or variable and of the file.
 func (c *administrator) about(err error) error {

@@ -51,3 +51,17 @@ func TestKubeconfigSaysWhatItNeeds(t *testing.T) {
 		}
 	}
 }
+
+func TestACommandWhoseServerRefusesConnectionsSaysWhatMayHelp(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(`{"clusters":[{"name":"h","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"c","context":{"cluster":"h"}}],"current-context":"c"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"token", "list"}, {"token", "create"}, {"storage", "migrate"}} {
+		var out, errOut strings.Builder
+		code := run(append(args, "--svcconfig="+file), &out, &errOut)
+		if want := "connect: connection refused: start \"svc up\", or name another cluster by --svcconfig or KUBECONFIG\n"; code != 1 || !strings.HasSuffix(errOut.String(), want) {
+			t.Errorf("%v: exit code %d, %q, want %q at the end", args, code, errOut.String(), want)
+		}
+	}
+}

@@ -114,10 +114,17 @@ func resetNode(cmd *cobra.Command, dir datadir.Dir) error {
 	if err != nil {
 		return fmt.Errorf("not all could be cleaned up; run it again, or restart the machine: %w", err)
 	}
-	pods := "1 pod has"
-	if ended != 1 {
-		pods = fmt.Sprintf("%d pods have", ended)
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s been ended, and the container runtime with them; their volumes, mounts and networks are removed\n", pods)
+	fmt.Fprintln(cmd.OutOrStdout(), resetReport(ended))
 	return nil
+}
+
+// resetReport returns what is printed after a reset that has ended a number of pods.
+func resetReport(ended int) string {
+	switch ended {
+	case 0:
+		return "no pod was running; the container runtime has been ended, and what was left of pods is removed"
+	case 1:
+		return "1 pod has been ended, and the container runtime with it; its volumes, mounts and networks are removed"
+	}
+	return fmt.Sprintf("%d pods have been ended, and the container runtime with them; their volumes, mounts and networks are removed", ended)
 }

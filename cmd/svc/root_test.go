@@ -116,9 +116,18 @@ func TestAMistakeAboutNodesAndImagesIsOneLineWithTheRemedy(t *testing.T) {
 			`svc up: --node-bridge, --pod-cidr: the bridge "a/b" has a name that no network interface can have: use letters, digits and '-'; see 'svc up --help'`},
 		{"an image whose file has no name", []string{"image", "import", ""}, "svc image import: name the files to import, or - for standard input"},
 		{"no image", []string{"image", "import"}, "svc image import: name the files to import, or - for standard input"},
+		{"an image to list", []string{"image", "list", "a/b"}, `svc image list: unexpected argument "a/b": only flags are taken`},
 		{"no image to pull", []string{"image", "pull"}, "svc image pull: name the images to pull, as docker.io/library/busybox:1"},
 		{"one name for two files", []string{"image", "import", "--name=a/b:1", "a.tar", "b.tar"}, "svc image import: --name is for a single file: import the others by themselves"},
 	})
+}
+
+func TestAResetReportsHowManyPodsItHasEnded(t *testing.T) {
+	for ended, want := range []string{"no pod was running; the container runtime has been ended,", "1 pod has been ended, and the container runtime with it;", "2 pods have been ended, and the container runtime with them;"} {
+		if got := resetReport(ended); !strings.HasPrefix(got, want) {
+			t.Errorf("%d: %q, want %q", ended, got, want)
+		}
+	}
 }
 
 func TestAMistakeAboutUsersAndTokensIsOneLineWithTheRemedy(t *testing.T) {

@@ -28,7 +28,12 @@ volumes, mounts, cgroups, networks, logs, images, certificates, the longer delay
 shutdowns in logind's configuration, and the files of the join. A container runtime of yours (--container-runtime-endpoint) keeps running, without
 pods. A configuration file that you have written or changed stays. It does not ask for
 confirmation. The Node stays in the cluster until "svc kubectl delete node NAME".`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unexpected argument %q: only flags are taken", args[0])
+			}
+			return nil
+		},
 	}
 	cmd.Flags().StringVar(&dir, "config-dir", join.DefaultDir, "Directory of the files that svclet join has written.")
 	cmd.Flags().StringVar(&rootDir, "root-dir", "", "Root directory of svclet (default that of the join, or else "+config.DefaultFlags().RootDir+").")

@@ -27,7 +27,7 @@ func newList(runtime *runtimeFlag) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the images of this machine's node",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withCRI(cmd, runtime, func(ctx context.Context, cri *criClient) error {
 				response, err := cri.images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
@@ -96,6 +96,15 @@ func namedImages(verb string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// noArguments rejects arguments to a command that takes flags only. [cobra.NoArgs] would call them
+// unknown commands.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q: only flags are taken", args[0])
+	}
+	return nil
 }
 
 // criClient is a connection to CRI.
