@@ -88,7 +88,8 @@ func attachments() (all []scenario) {
 		{"that another node waits for", slices.Concat(first, []step{pod("second", "b", "v")}, ends[:3], []step{attached(1), attaches, answer("run", "second")})},
 		{"of a node that is out of service", slices.Concat(first, []step{
 			patch("Node/status PLACE-a", `{status: {conditions: [{type: Ready, status: "False", reason: Test}]}}`), answer("kill", "first"),
-			patch("Node PLACE-a", "{spec: {taints: [{key: node.kubernetes.io/out-of-service, value: x, effect: NoExecute}]}}"), attached(0),
+			// kube-controller-manager looks for such nodes every 20 seconds.
+			patch("Node PLACE-a", "{spec: {taints: [{key: node.kubernetes.io/out-of-service, value: x, effect: NoExecute}]}}").then(attached(0)),
 		})},
 		{"of a claim that is deleted in use", slices.Concat(first, []step{remove("PersistentVolumeClaim v", background)}, ends)},
 	})

@@ -18,7 +18,7 @@ const (
 func scenarios() []scenario {
 	all := slices.Concat(
 		statefulSets(), deployments(), replicaSets(), daemonSets(),
-		jobs(), cronJobs(), autoscalers(), disruptionBudgets(),
+		jobs(), cronJobs(), autoscalers(), loads(), disruptionBudgets(),
 		services(), quotas(), namespaces(), owners(), volumes(), attachments(), nodes(), accounts(), deviceTaints(), storageMigrations(),
 	)
 	slices.SortFunc(all, func(a, b scenario) int { return strings.Compare(a.name, b.name) })

@@ -38,6 +38,12 @@ type step struct {
 	until func(s *side) bool
 }
 
+// then returns the step that also waits for what another step waits for.
+func (s step) then(next step) step {
+	s.what, s.until = s.what+", "+next.what, next.until
+	return s
+}
+
 // side is one of the two systems, in the namespace of a scenario.
 type side struct {
 	*system

@@ -24,6 +24,7 @@ type system struct {
 	client   dynamic.Interface
 	typed    kubernetes.Interface
 	recorder *recorder
+	metrics  *metrics
 }
 
 // kind is where the objects of a kind are.
@@ -73,7 +74,7 @@ var flags = []string{
 }
 
 // newer enables kinds and controllers that are off by default in 1.36.
-const newer = "--feature-gates=DRADeviceTaintRules=true,StorageVersionMigrator=true"
+const newer = "--feature-gates=DRADeviceTaintRules=true,StorageVersionMigrator=true,HPAScaleToZero=true,PersistentVolumeClaimUnusedSinceTime=true"
 
 var newerKinds = []string{newer, "--runtime-config=resource.k8s.io/v1beta2=true,storagemigration.k8s.io/v1beta1=true"}
 
@@ -149,6 +150,7 @@ func newSystem(t *testing.T, name string, config *rest.Config) *system {
 	if err := s.addNode(t.Context(), commonNode); err != nil {
 		t.Fatal(err)
 	}
+	s.serveMetrics(t)
 	return s
 }
 
