@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,9 +51,13 @@ var _ = Describe("svc status and svc down", func() {
 		}).Should(And(HaveKeyWithValue("running", true), HaveKeyWithValue("pid", BeEquivalentTo(up.Pid())),
 			HaveKeyWithValue("problems", ConsistOf("node silent is not ready: its agent has not reported yet"))))
 
-		out, err := run("down")
-		Expect(err).NotTo(HaveOccurred(), out)
-		Expect(out).To(Equal("svc up has ended; what was written is kept in " + up.DataDir + "\n"))
+		down := exec.CommandContext(ctx, svc, "down")
+		down.Env = append(os.Environ(), "KUBECONFIG="+up.Kubeconfig)
+		out, err := down.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		Expect(string(out)).To(And(
+			HavePrefix(fmt.Sprintf("svc down: waiting until svc up (process %d) has ended its requests and closed %s (of KUBECONFIG)\n", up.Pid(), up.DataDir)),
+			HaveSuffix("svc up has ended; what was written is kept in "+up.DataDir+"\n")))
 		Expect(up.Wait(ctx)).To(BeZero())
 		Expect(run("down")).To(Equal("no svc up runs on " + up.DataDir + " (of KUBECONFIG)\n"))
 	})
