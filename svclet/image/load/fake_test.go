@@ -40,6 +40,22 @@ type fake struct {
 	unpacked  int
 	// snapshotters are those of CRI.
 	snapshotters []string
+	// full is whether the disk has no space for content and leases.
+	full bool
+}
+
+func (f *fake) setFull(full bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.full = full
+}
+
+// space returns the error of a full disk.
+func (f *fake) space() error {
+	if f.full {
+		return status.Error(codes.Unknown, "write ref: no space left on device")
+	}
+	return nil
 }
 
 func startFake(t *testing.T) (*fake, string) {
@@ -121,6 +137,9 @@ func (f *fake) write(ctx context.Context, request *contentapi.WriteContentReques
 	}
 	if have := int64(len(f.open[request.Ref])); request.Action != contentapi.WriteAction_STAT && request.Offset != have {
 		return nil, status.Errorf(codes.OutOfRange, "offset %d of %d", request.Offset, have)
+	}
+	if err := f.space(); err != nil {
+		return nil, err
 	}
 	f.open[request.Ref] = append(f.open[request.Ref], request.Data...)
 	content := f.open[request.Ref]
@@ -291,6 +310,9 @@ type leaseService struct {
 func (f leaseService) Create(_ context.Context, request *leasesapi.CreateRequest) (*leasesapi.CreateResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err := f.space(); err != nil {
+		return nil, err
+	}
 	f.leases[request.ID] = true
 	return &leasesapi.CreateResponse{Lease: &leasesapi.Lease{ID: request.ID}}, nil
 }

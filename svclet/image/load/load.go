@@ -12,6 +12,8 @@ import (
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/svclet/image/pause"
@@ -55,16 +57,39 @@ func Import(ctx context.Context, opts Options, archive io.Reader) ([]Imported, e
 }
 
 // ImportPause imports the built-in sandbox image and pins it, so that neither
-// containerd nor the agent removes it. It is cheap if the image exists already.
+// containerd nor the agent removes it. It is cheap if the image exists already. A
+// failure to import an image that exists is logged only: an agent that starts on a full
+// disk has to run, to evict the pods that fill it.
 func ImportPause(ctx context.Context, endpoint string) error {
 	var archive bytes.Buffer
 	if err := pause.Image(&archive); err != nil {
 		return fmt.Errorf("make the sandbox image: %w", err)
 	}
-	if _, err := importArchive(ctx, Options{Endpoint: endpoint}, &archive, map[string]string{labelPinned: "pinned"}); err != nil {
-		return fmt.Errorf("import the sandbox image %s: %w", pause.Name, err)
+	_, err := importArchive(ctx, Options{Endpoint: endpoint}, &archive, map[string]string{labelPinned: "pinned"})
+	if err == nil {
+		return nil
 	}
+	err = fmt.Errorf("import the sandbox image %s: %w", pause.Name, err)
+	exists, problem := hasPause(ctx, endpoint)
+	if !exists {
+		return errors.Join(err, problem)
+	}
+	klog.FromContext(ctx).Error(err, "Failed to check the sandbox image, using the one that exists", "image", pause.Name)
 	return nil
+}
+
+// hasPause reports whether CRI knows the sandbox image. The image of a name never changes.
+func hasPause(ctx context.Context, endpoint string) (bool, error) {
+	conn, err := dial(ctx, endpoint, "")
+	if err != nil {
+		return false, nil // the import has failed for the same reason
+	}
+	defer conn.Close()
+	response, err := runtimeapi.NewImageServiceClient(conn).ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: pause.Name}})
+	if err != nil {
+		return false, fmt.Errorf("ask for the sandbox image: %w", plain(err))
+	}
+	return response.GetImage().GetId() != "", nil
 }
 
 func importArchive(ctx context.Context, opts Options, archive io.Reader, labels map[string]string) (imported []Imported, err error) {

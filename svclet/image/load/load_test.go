@@ -301,6 +301,23 @@ func TestTheSandboxImageIsPinned(t *testing.T) {
 	}
 }
 
+func TestASandboxImageThatExistsIsEnoughOnAFullDisk(t *testing.T) {
+	f, socket := startFake(t)
+	f.setFull(true)
+	err := ImportPause(t.Context(), socket)
+	if want := "import the sandbox image " + pause.Name + ": "; err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "no space left on device") {
+		t.Errorf("no image exists, and nothing can be written: %v, want %s...", err, want)
+	}
+	f.setFull(false)
+	if err := ImportPause(t.Context(), socket); err != nil {
+		t.Fatal(err)
+	}
+	f.setFull(true)
+	if err := ImportPause(t.Context(), socket); err != nil {
+		t.Errorf("it exists, and nothing can be written: %v", err)
+	}
+}
+
 func TestAMissingContainerdIsExplained(t *testing.T) {
 	socket := t.TempDir() + "/none"
 	_, err := Import(t.Context(), Options{Endpoint: socket}, strings.NewReader(""))
