@@ -39,7 +39,7 @@ func (s *Settings) contradictions() Problems {
 		s.runOnceExcludesServer, s.runOnceExcludesAPIServer, s.runOnceNeedsPods, s.pullsInParallel,
 		s.enforcementsNeedCgroups, s.noneExcludesOthers, s.compressibleExcludesAll, s.reservedCPUsExcludeCgroups, s.systemCgroupsNeedRoot,
 		s.hiddenMetricsOfPreviousRelease,
-		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.qosReservedNeedsGate, s.podCIDRStandalone, s.connectionFileExists, s.thresholdsParse, s.imageThresholdsInOrder, s.bootstrapNeedsConnectionFile, s.servingRequestNeedsGate, s.suitesServeHTTP2, s.shutdownPeriods, s.cpuOptionsFit, s.topologyOptionsFit, s.memoryPolicyFits, s.logQueryFits, s.tracingFits, s.memoryQoSFits, s.allowlistFits,
+		s.quotaPeriodNeedsGate, s.swapNeedsGate, s.qosReservedNeedsGate, s.podCIDRStandalone, s.connectionFileExists, s.thresholdsParse, s.imageThresholdsInOrder, s.imageAgesInOrder, s.bootstrapNeedsConnectionFile, s.servingRequestNeedsGate, s.suitesServeHTTP2, s.shutdownPeriods, s.cpuOptionsFit, s.topologyOptionsFit, s.memoryPolicyFits, s.logQueryFits, s.tracingFits, s.memoryQoSFits, s.allowlistFits,
 	} {
 		if problem := contradiction(); problem != "" {
 			problems.add("%s", problem)

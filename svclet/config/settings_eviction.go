@@ -53,6 +53,15 @@ func (s *Settings) imageThresholdsInOrder() string {
 	return ""
 }
 
+// imageAgesInOrder is kubelet's rule: an image that is too young to be removed cannot be
+// too old to be kept.
+func (s *Settings) imageAgesInOrder() string {
+	if highest, lowest := s.Configuration.ImageMaximumGCAge.Duration, s.Configuration.ImageMinimumGCAge.Duration; highest > 0 && highest <= lowest {
+		return fmt.Sprintf("%s is %v: must be 0, or above imageMinimumGCAge (--minimum-image-ttl-duration), which is %v", s.at("imageMaximumGCAge"), highest, lowest)
+	}
+	return ""
+}
+
 // thresholdsParse returns what is wrong with the eviction thresholds. One message names
 // one of them.
 func (s *Settings) thresholdsParse() string {
