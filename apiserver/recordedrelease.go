@@ -128,7 +128,11 @@ func (s *stores) losses(ctx context.Context, last release.Release) ([]record.Los
 		return nil, err
 	}
 	for i := range definitions {
-		if lost := finder.OfDefinition(&definitions[i]); len(lost) > 0 {
+		lost, err := finder.OfDefinition(&definitions[i])
+		if err != nil {
+			return nil, err
+		}
+		if len(lost) > 0 {
 			all = append(all, record.Loss{Text: "customresourcedefinitions." + apiextensionsv1.GroupName + " " + definitions[i].Name + " (" + strings.Join(lost, ", ") + ")"})
 		}
 	}

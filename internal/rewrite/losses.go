@@ -74,7 +74,11 @@ func (r *Rewriter) lossesOfDefinitions(ctx context.Context, finder *losses.Finde
 			return nil, fmt.Errorf("list %s: %w", definitions, err)
 		}
 		for i := range list.Items {
-			if what := finder.OfDefinition(&list.Items[i]); len(what) > 0 {
+			what, err := finder.OfDefinition(&list.Items[i])
+			if err != nil {
+				return nil, err
+			}
+			if len(what) > 0 {
 				found = append(found, Loss{Resource: definitions, Name: list.Items[i].Name, What: what})
 			}
 		}

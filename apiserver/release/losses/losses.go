@@ -90,16 +90,17 @@ func (f *Finder) Of(k *resource.Kind, obj runtime.Object) ([]string, error) {
 			return nil, fmt.Errorf("%s %s: %w", k.Resource(), m.GetName(), err)
 		}
 	}
-	return f.fields(at, obj), nil
+	return f.fields(k.Hub, at, obj)
 }
 
 // OfDefinition is Of for a definition of custom resources, which every release has in v1.
-func (f *Finder) OfDefinition(d *apiextensionsv1.CustomResourceDefinition) []string {
-	return f.fields(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), d)
+func (f *Finder) OfDefinition(d *apiextensionsv1.CustomResourceDefinition) ([]string, error) {
+	gvk := apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+	return f.fields(gvk, gvk, d)
 }
 
 // fields returns the paths of the fields of an object of the version that would be lost.
-func (f *Finder) fields(gvk schema.GroupVersionKind, obj runtime.Object) []string {
+func (f *Finder) fields(hub, gvk schema.GroupVersionKind, obj runtime.Object) ([]string, error) {
 	n := f.served.Fields().Of(gvk, reflect.TypeOf(obj).Elem())
 	lost := n.Values(obj)
 	maps.DeleteFunc(lost, func(path string, _ any) bool {
@@ -107,16 +108,34 @@ func (f *Finder) fields(gvk schema.GroupVersionKind, obj runtime.Object) []strin
 		return first == "status" || first == "metadata"
 	})
 	if len(lost) == 0 {
-		return nil
+		return nil, nil
 	}
-	defaulted := obj.DeepCopyObject()
-	n.Remove(defaulted)
-	f.scheme.Default(defaulted)
+	without := obj.DeepCopyObject()
+	n.Remove(without)
+	defaulted, err := f.defaulted(hub, gvk, without)
+	if err != nil {
+		return nil, err
+	}
 	again := n.Values(defaulted)
 	maps.DeleteFunc(lost, func(path string, value any) bool {
 		return equality.Semantic.DeepEqual(again[path], value) || computed(obj, path)
 	})
-	return slices.Sorted(maps.Keys(lost))
+	return slices.Sorted(maps.Keys(lost)), nil
+}
+
+// defaulted returns an object of the version with the defaults of a created one: those of
+// the version, and then those of the hub.
+func (f *Finder) defaulted(hub, gvk schema.GroupVersionKind, obj runtime.Object) (runtime.Object, error) {
+	f.scheme.Default(obj)
+	if gvk == hub {
+		return obj, nil
+	}
+	inMemory, err := f.convert(obj, hub)
+	if err != nil {
+		return nil, err
+	}
+	f.scheme.Default(inMemory)
+	return f.convert(inMemory, gvk)
 }
 
 // computed reports whether the server computes a field of an object from others.

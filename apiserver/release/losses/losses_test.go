@@ -31,6 +31,14 @@ func TestWhatAReleaseLoses(t *testing.T) {
 		change(&s.Spec)
 		return s
 	}
+	level := func(lendable int32) *flowcontrolv1.PriorityLevelConfiguration {
+		return &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: named, Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+			Type: flowcontrolv1.PriorityLevelEnablementLimited, Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+				NominalConcurrencyShares: ptr.To[int32](7), LendablePercent: &lendable,
+				LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+			},
+		}}
+	}
 	owned := *named.DeepCopy()
 	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "o", UID: "1", Controller: ptr.To(true)}}
 	for _, tc := range []struct {
@@ -55,6 +63,8 @@ func TestWhatAReleaseLoses(t *testing.T) {
 		{"a kind in an older version", 16, &policyv1.PodDisruptionBudget{ObjectMeta: named, Spec: policyv1.PodDisruptionBudgetSpec{UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow)}}, "spec.unhealthyPodEvictionPolicy"},
 		{"a kind that is converted", 18, &networkingv1.Ingress{ObjectMeta: named, Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "s", Port: networkingv1.ServiceBackendPort{Number: 80}}}}}, ""},
 		{"the default flow control", 16, &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "global-default", Annotations: map[string]string{"apf.kubernetes.io/autoupdate-spec": "true"}}}, ""},
+		{"a default of a version that is converted", 22, level(0), ""},
+		{"another value than this default", 22, level(50), "spec.limited.lendablePercent"},
 		{"a user's flow control", 16, &flowcontrolv1.FlowSchema{ObjectMeta: named}, WholeObject},
 		{"the API server's authority, which a controller publishes", 28, &certificatesv1.ClusterTrustBundle{ObjectMeta: named, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "kubernetes.io/kube-apiserver-serving"}}, ""},
 		{"a user's authority", 28, &certificatesv1.ClusterTrustBundle{ObjectMeta: named, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "example.com/signer"}}, WholeObject},
