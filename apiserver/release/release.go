@@ -57,25 +57,31 @@ func (r Release) inTable() releases.Release { return releases.Release(r.Minor) }
 // AddFlags adds the flag --release and its name in kube-apiserver. changed is called with
 // each value that the flag gets.
 func AddFlags(fs *pflag.FlagSet, r *Release, changed func(Release)) {
-	value := &flag{r, changed}
-	fs.Var(value, "release", fmt.Sprintf("Release of Kubernetes whose API is served, from %v to %v, or %s.",
+	var by string
+	fs.Var(&flag{"release", r, changed, &by}, "release", fmt.Sprintf("Release of Kubernetes whose API is served, from %v to %v, or %s.",
 		releases.Oldest, releases.Newest, latest))
-	fs.Var(value, "emulated-version", "Another name of --release, as kube-apiserver has it: also kube=X.Y.")
+	fs.Var(&flag{"emulated-version", r, changed, &by}, "emulated-version", "Another name of --release, as kube-apiserver has it: also kube=X.Y.")
 }
 
-// flag is a flag whose value is a release.
+// flag is a flag whose value is a release, which another flag may set as well.
 type flag struct {
+	name    string
 	release *Release
 	changed func(Release)
+	// by is the name of the flag that has set the release, empty if it is the default.
+	by *string
 }
 
-// Set implements pflag.Value.
+// Set implements pflag.Value. The last value of one flag counts; two flags must agree.
 func (f *flag) Set(text string) error {
 	parsed, err := Parse(strings.TrimPrefix(text, "kube="))
 	if err != nil {
 		return fmt.Errorf("must be %v to %v, or %s", releases.Oldest, releases.Newest, latest) // the flag's error has the text
 	}
-	*f.release = parsed
+	if *f.by != "" && *f.by != f.name && parsed != *f.release {
+		return fmt.Errorf("must be that of --%s, %v; leave one of the two flags out", *f.by, *f.release)
+	}
+	*f.release, *f.by = parsed, f.name
 	f.changed(parsed)
 	return nil
 }

@@ -72,6 +72,7 @@ func TestInfoIsTheReleasesAndNotTheLibraries(t *testing.T) {
 func TestTheFlagHasTwoNames(t *testing.T) {
 	for want, args := range map[string][]string{
 		"1.28": nil, "1.25": {"--release=1.25"}, "1.31": {"--emulated-version=kube=1.31"}, "1.30": {"--emulated-version=1.30"}, "1.37": {"--release=latest"},
+		"1.26": {"--release=1.25", "--release=1.26"}, "1.24": {"--release=1.24", "--emulated-version=kube=1.24"},
 	} {
 		r, fs := Default, pflag.NewFlagSet("", pflag.ContinueOnError)
 		told := Default
@@ -80,11 +81,16 @@ func TestTheFlagHasTwoNames(t *testing.T) {
 			t.Errorf("%v: got %v, told %v, %v", args, r, told, err)
 		}
 	}
-	r, fs := Default, pflag.NewFlagSet("", pflag.ContinueOnError)
-	AddFlags(fs, &r, func(Release) {})
-	want := `invalid argument "1.99" for "--release" flag: must be 1.16 to 1.37, or latest`
-	if err := fs.Parse([]string{"--release=1.99"}); err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	for want, args := range map[string][]string{
+		`invalid argument "1.99" for "--release" flag: must be 1.16 to 1.37, or latest`:                                          {"--release=1.99"},
+		`invalid argument "1.27" for "--emulated-version" flag: must be that of --release, 1.28; leave one of the two flags out`: {"--release=1.28", "--emulated-version=1.27"},
+		`invalid argument "1.28" for "--release" flag: must be that of --emulated-version, 1.27; leave one of the two flags out`: {"--emulated-version=1.27", "--release=1.28"},
+	} {
+		r, fs := Default, pflag.NewFlagSet("", pflag.ContinueOnError)
+		AddFlags(fs, &r, func(Release) {})
+		if err := fs.Parse(args); err == nil || err.Error() != want {
+			t.Errorf("%v: got %v, want %s", args, err, want)
+		}
 	}
 }
 
