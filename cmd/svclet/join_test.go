@@ -109,3 +109,22 @@ func TestResetFindsWhatTheJoinConfigured(t *testing.T) {
 		t.Errorf("--root-dir is not in force: %v", err)
 	}
 }
+
+func TestResetRefusesADirectoryThatNoAgentHasUsed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can reset")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errOut := svcletCommand("reset", "--config-dir="+t.TempDir(), "--root-dir="+dir)
+	want := "svclet reset: --root-dir: " + dir + " is not the root directory of a svclet: it has no svclet.lock, and has precious, which svclet does not make; nothing has been changed\n"
+	if code != 1 || out != "" || errOut != want {
+		t.Errorf("exits with %d: %q, %q, want %q", code, out, errOut, want)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the directory has %v, %v", entries, err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +27,8 @@ func newReset(getenv func(string) string) *cobra.Command {
 		Long: `Undo svclet join: stop svclet, all pods and the containerd of svclet, and remove what they had:
 volumes, mounts, cgroups, networks, logs, images, certificates, the longer delay of
 shutdowns in logind's configuration, and the files of the join. A container runtime of yours (--container-runtime-endpoint) keeps running, without
-pods. A configuration file that you have written or changed stays. It does not ask for
+pods. A configuration file that you have written or changed stays, and so does what is in the
+root directory and svclet does not make. A directory that no svclet has used is refused. It does not ask for
 confirmation. The Node stays in the cluster until "svc kubectl delete node NAME".`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -46,11 +48,17 @@ confirmation. The Node stays in the cluster until "svc kubectl delete node NAME"
 		if err != nil {
 			return err
 		}
-		pods, err := reset(cmd.Context(), files, settings)
+		if err := containerd.CheckRoot(settings.RootDir); err != nil {
+			return fmt.Errorf("--root-dir: %w", err)
+		}
+		pods, kept, err := reset(cmd.Context(), files, settings)
 		if err != nil {
 			return fmt.Errorf("not all could be cleaned up; %s: %w", adviceAfterFailure(files, settings), err)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "svclet, its container runtime and its pods (%d) have been removed\n", pods)
+		if len(kept) > 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is kept: svclet has not made %s\n", settings.RootDir, strings.Join(kept, ", "))
+		}
 		if _, err := os.Stat(files.Configuration()); err == nil {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is kept: it is not as svclet join has written it\n", files.Configuration())
 		}
@@ -96,8 +104,9 @@ func joinedSettings(files join.Files, rootDir string, getenv func(string) string
 	return settings, nil
 }
 
-// reset stops svclet and removes what it has made. It continues after errors.
-func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int, err error) {
+// reset stops svclet and removes what it has made. It continues after errors. It returns the
+// number of pods, and the names of what others have made in the root directory.
+func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int, kept []string, err error) {
 	var errs []error
 	systemd := hasSystemd()
 	if _, err := os.Stat(join.UnitFile); err == nil && systemd {
@@ -105,7 +114,7 @@ func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int,
 	}
 	lock, err := agent.LockRoot(s.RootDir)
 	if err != nil {
-		return 0, errors.Join(append(errs, err)...)
+		return 0, nil, errors.Join(append(errs, err)...)
 	}
 	defer lock.Close()
 	// Without these programs pods are killed instead of stopped gracefully.
@@ -114,7 +123,7 @@ func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int,
 		errs = append(errs, err)
 	}
 	if err := agent.UseCgroupDriver(ctx, s.Gates, s.Configuration); err != nil {
-		return 0, errors.Join(append(errs, err)...)
+		return 0, nil, errors.Join(append(errs, err)...)
 	}
 	left := leavings(s)
 	pods, err = containerd.Reset(ctx, containerd.Config{Dir: containerdDir(s.RootDir), Programs: programs}, left)
@@ -122,13 +131,14 @@ func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int,
 		err = errors.Join(err, systemctl(ctx, "stop", filepath.Base(left.Cgroup)))
 	}
 	if errs = append(errs, err); errors.Join(errs...) == nil {
-		errs = append(errs, containerd.RemoveUnmounted(ctx, s.RootDir))
+		kept, err = containerd.RemoveRoot(ctx, s.RootDir)
+		errs = append(errs, err)
 	}
 	errs = append(errs, removeDelay(ctx))
 	if err := errors.Join(errs...); err != nil {
-		return pods, err // the files are needed to run it again
+		return pods, kept, err // the files are needed to run it again
 	}
-	return pods, files.Remove()
+	return pods, kept, files.Remove()
 }
 
 // removeDelay removes the delay of shutdowns of the machine that svclet has given logind.

@@ -11,6 +11,7 @@ import (
 
 	"svc.dev/svc/svclet/cgroup"
 	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/containerd"
 )
 
 // Locks are the locks of what an agent shares with no other, until they are closed or the
@@ -87,7 +88,7 @@ func LockRoot(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("--root-dir: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "svclet.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(filepath.Join(dir, containerd.LockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
 		err = lockFile(lock, dir)
 	}

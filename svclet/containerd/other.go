@@ -37,3 +37,6 @@ func Reset(context.Context, Config, Leavings) (int, error) { return 0, errLinux 
 
 // RemoveUnmounted is supported on Linux only.
 func RemoveUnmounted(context.Context, string) error { return errLinux }
+
+// RemoveRoot is supported on Linux only.
+func RemoveRoot(context.Context, string) ([]string, error) { return nil, errLinux }

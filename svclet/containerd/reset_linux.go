@@ -71,7 +71,7 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	errs = append(errs, killShims(config), removeCgroups(uids), removeLogs(agent.LogsDir, uids))
 	errs = append(errs, unmountUnder(config.Dir), unmountUnder(config.runDir()))
 	if agent.Dir != "" {
-		errs = append(errs, unmountUnder(agent.Dir), RemoveUnmounted(ctx, filepath.Join(agent.Dir, "pods")))
+		errs = append(errs, unmountRoot(agent.Dir), RemoveUnmounted(ctx, filepath.Join(agent.Dir, "pods")))
 	}
 	if agent.Cgroup != "" {
 		errs = append(errs, removeCgroupEverywhere(agent.Cgroup))
@@ -399,6 +399,11 @@ func unmountUnder(dir string) error {
 	if err != nil {
 		return err
 	}
+	return unmount(mounts)
+}
+
+// unmount unmounts mounts, the last first.
+func unmount(mounts []string) error {
 	var errs []error
 	for _, mount := range slices.Backward(mounts) {
 		if err := unix.Unmount(mount, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
