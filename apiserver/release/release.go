@@ -27,18 +27,12 @@ var Newest = Release{1, int(releases.Newest)}
 // Oldest is the oldest release that this build knows.
 var Oldest = Release{1, int(releases.Oldest)}
 
-// latest is what the flag accepts for Newest.
-const latest = "latest"
-
 // Parse parses "1.28" ("v1.28" and "1.28.3" are the same release) or "latest". The
 // error lists what is accepted.
 func Parse(s string) (Release, error) {
-	if s == latest {
-		return Newest, nil
-	}
 	r, err := releases.ParseRelease(s)
 	if err != nil {
-		return Release{}, fmt.Errorf("%w, or %s", err, latest)
+		return Release{}, err
 	}
 	return Release{1, int(r)}, nil
 }
@@ -59,7 +53,7 @@ func (r Release) inTable() releases.Release { return releases.Release(r.Minor) }
 func AddFlags(fs *pflag.FlagSet, r *Release, changed func(Release)) {
 	var by string
 	fs.Var(&flag{"release", r, changed, &by}, "release", fmt.Sprintf("Release of Kubernetes whose API is served, from %v to %v, or %s.",
-		releases.Oldest, releases.Newest, latest))
+		releases.Oldest, releases.Newest, releases.Latest))
 	fs.Var(&flag{"emulated-version", r, changed, &by}, "emulated-version", "Another name of --release, as kube-apiserver has it: also kube=X.Y.")
 }
 
@@ -76,7 +70,7 @@ type flag struct {
 func (f *flag) Set(text string) error {
 	parsed, err := Parse(strings.TrimPrefix(text, "kube="))
 	if err != nil {
-		return fmt.Errorf("must be %v to %v, or %s", releases.Oldest, releases.Newest, latest) // the flag's error has the text
+		return fmt.Errorf("must be %v to %v, or %s", releases.Oldest, releases.Newest, releases.Latest) // the flag's error has the text
 	}
 	if *f.by != "" && *f.by != f.name && parsed != *f.release {
 		return fmt.Errorf("must be that of --%s, %v; leave one of the two flags out", *f.by, *f.release)

@@ -52,7 +52,7 @@ func TestConvert(t *testing.T) {
 		{name: "a broken file among others", args: "--check --release=1.25 .", code: 3, out: "gone.yaml:1: decide", err: "svc convert: broken.yaml:2: invalid YAML: "},
 		{name: "no file", args: "--check", code: 3, err: "svc convert: no manifests: name files or directories"},
 		{name: "no such file", args: "absent.yaml", code: 3, err: "svc convert: absent.yaml: no such file or directory\n"},
-		{name: "no such release", args: "--release=1.15 new.yaml", code: 3, err: `svc convert: --release: invalid release "1.15": must be 1.16 to 1.37;`},
+		{name: "no such release", args: "--release=1.15 new.yaml", code: 3, err: `svc convert: --release: invalid release "1.15": must be 1.16 to 1.37, or latest;`},
 		{name: "no such version", args: "--release=1.25 --output-version=policy/v1beta1 new.yaml", code: 3, err: "svc convert: --output-version: 1.25 does not serve policy/v1beta1;"},
 		{name: "no such output", args: "-o sarif new.yaml", code: 3, err: `svc convert: --output: "sarif" is unknown: must be yaml or json, or left out;`},
 		{name: "no such output of a check", args: "--check -o yaml new.yaml", code: 3, err: `svc convert: --output: "yaml" is unknown: must be json or sarif or junit, or left out;`},

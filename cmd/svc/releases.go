@@ -111,7 +111,7 @@ func releasesAnswer(args []string, diff string) (value any, print func(io.Writer
 		}
 		all = append(all, c)
 	}
-	return all, func(out io.Writer) error { return printReleases(out, all) }, nil
+	return all, func(out io.Writer) error { return printReleases(out, table, all) }, nil
 }
 
 func changesOf(table *releases.Table, c releases.Changes) releaseChanges {
@@ -146,23 +146,36 @@ func replacement(k *releases.Kind) string {
 }
 
 // printReleases prints a line for each release.
-func printReleases(out io.Writer, all []releaseChanges) error {
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "RELEASE\tSERVES\tADDS\tDEPRECATES\tREMOVES\tVERSIONS REMOVED")
+func printReleases(out io.Writer, table *releases.Table, all []releaseChanges) error {
+	lines := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(lines, "RELEASE\tSERVES\tADDS\tDEPRECATES\tREMOVES\tVERSIONS REMOVED, OR KINDS OF THEM")
 	for _, c := range all {
-		fmt.Fprintf(table, "%v\t%d\t%d\t%d\t%d\t%s\n", c.Release, c.Serves, len(c.Added), len(c.Deprecated), len(c.Removed), orNone(strings.Join(groupVersions(c.Removed), " ")))
+		fmt.Fprintf(lines, "%v\t%d\t%d\t%d\t%d\t%s\n", c.Release, c.Serves, len(c.Added), len(c.Deprecated), len(c.Removed), orNone(strings.Join(versionsRemoved(table, c), " ")))
 	}
-	return table.Flush()
+	return lines.Flush()
 }
 
-func groupVersions(kinds []servedKind) []string {
-	var list []string
-	for _, k := range kinds {
-		if len(list) == 0 || list[len(list)-1] != k.APIVersion {
-			list = append(list, k.APIVersion)
+// versionsRemoved returns the versions that a release serves no more, and those of which it
+// lacks some kinds, with the kinds.
+func versionsRemoved(table *releases.Table, c releaseChanges) []string {
+	served := map[string]bool{}
+	for _, k := range table.Served(c.Release) {
+		served[k.GroupVersion().String()] = true
+	}
+	var versions []string
+	kinds := map[string][]string{}
+	for _, k := range c.Removed {
+		if kinds[k.APIVersion] == nil {
+			versions = append(versions, k.APIVersion)
+		}
+		kinds[k.APIVersion] = append(kinds[k.APIVersion], k.Kind)
+	}
+	for i, version := range versions {
+		if served[version] {
+			versions[i] += " (" + strings.Join(kinds[version], ", ") + ")"
 		}
 	}
-	return list
+	return versions
 }
 
 // printServed prints a line for each kind that release r serves.

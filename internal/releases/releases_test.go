@@ -177,7 +177,7 @@ func TestEnumerations(t *testing.T) {
 }
 
 func TestParseRelease(t *testing.T) {
-	for in, want := range map[string]Release{"1.16": 16, "v1.28": 28, "1.37.2": 37} {
+	for in, want := range map[string]Release{"1.16": 16, "v1.28": 28, "1.37.2": 37, "latest": Newest} {
 		if got, err := ParseRelease(in); err != nil || got != want {
 			t.Errorf("%q: %v, %v", in, got, err)
 		}

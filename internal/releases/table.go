@@ -25,9 +25,15 @@ func (r Release) String() string { return "1." + strconv.Itoa(int(r)) }
 // MarshalText returns 1.28.
 func (r Release) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// ParseRelease reads a release such as 1.25, v1.25 or 1.25.3. It returns an error
-// that lists what is accepted.
+// Latest is what [ParseRelease] accepts for Newest.
+const Latest = "latest"
+
+// ParseRelease reads a release such as 1.25, v1.25 or 1.25.3, or "latest". It returns an
+// error that lists what is accepted.
 func ParseRelease(s string) (Release, error) {
+	if s == Latest {
+		return Newest, nil
+	}
 	parts := strings.Split(strings.TrimPrefix(s, "v"), ".")
 	if len(parts) == 2 || len(parts) == 3 {
 		major, err := strconv.Atoi(parts[0])
@@ -36,7 +42,7 @@ func ParseRelease(s string) (Release, error) {
 			return r, nil
 		}
 	}
-	return 0, fmt.Errorf("invalid release %q: must be %v to %v", s, Oldest, Newest)
+	return 0, fmt.Errorf("invalid release %q: must be %v to %v, or %s", s, Oldest, Newest, Latest)
 }
 
 // Span is a range of releases, both ends included. Oldest as its first release is
