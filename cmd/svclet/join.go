@@ -150,6 +150,7 @@ func (o *joinOptions) run(ctx context.Context, getenv func(string) string, out, 
 	if _, err := config.Load(args, getenv); err != nil {
 		return errors.Join(err, files.Remove())
 	}
+	args = o.withRelease(ctx, files, args, out)
 	if err := files.WriteArguments(args); err != nil {
 		return errors.Join(fmt.Errorf("--config-dir: %w", err), files.Remove())
 	}
@@ -184,7 +185,10 @@ func (o *joinOptions) write(ctx context.Context, files join.Files, out io.Writer
 		return nil, err
 	}
 	fmt.Fprintf(out, "verifying the cluster at %s\n", o.server)
-	authority, err := join.Discovery{Server: o.server, TokenID: id, TokenKey: key, Pins: o.pins, Clock: clock.RealClock{}}.Authority(ctx)
+	retrying := func(err error, limit time.Duration) {
+		fmt.Fprintf(out, "trying again for %s: %s\n", limit, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	authority, err := join.Discovery{Server: o.server, TokenID: id, TokenKey: key, Pins: o.pins, Clock: clock.RealClock{}, Retrying: retrying}.Authority(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +201,23 @@ func (o *joinOptions) write(ctx context.Context, files join.Files, out io.Writer
 		return nil, fmt.Errorf("--config-dir: %w", err)
 	}
 	return files.Arguments(o.rootDir, o.more), nil
+}
+
+// withRelease returns the arguments of svclet with the release that it reports, that of an API
+// server that is older than svclet. A --version among the arguments comes after it.
+func (o *joinOptions) withRelease(ctx context.Context, files join.Files, args []string, out io.Writer) []string {
+	connection := files.Bootstrap()
+	if o.connection != "" {
+		connection = files.Connection()
+	}
+	release, err := join.OlderRelease(ctx, connection, config.Release)
+	if err != nil {
+		fmt.Fprintf(out, "cannot read the release of the cluster, the node reports %s: %s\n", config.Release, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	if release == "" {
+		return args
+	}
+	return append([]string{"--version=" + release}, args...)
 }
 
 // hasSystemd reports whether systemd manages the machine's services (sd_booted(3)).

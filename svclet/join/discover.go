@@ -33,6 +33,9 @@ type Discovery struct {
 	// Pins are the accepted public keys of the authority (sha256:HEX).
 	Pins  []string
 	Clock clock.Clock
+	// Retrying, if not nil, is called with the error of an attempt that will be repeated, unless it
+	// is that of the attempt before.
+	Retrying func(err error, limit time.Duration)
 }
 
 const (
@@ -55,10 +58,15 @@ func (d Discovery) Authority(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	limit := d.Clock.After(discoveryTimeout)
+	told := ""
 	for {
 		ca, err := d.discover(ctx)
 		if err == nil || errors.Is(err, errDiffers) {
 			return ca, err
+		}
+		if d.Retrying != nil && err.Error() != told {
+			told = err.Error()
+			d.Retrying(err, discoveryTimeout)
 		}
 		select {
 		case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	testclock "k8s.io/utils/clock/testing"
@@ -95,6 +97,8 @@ func TestTheSignatureIsAwaitedForAMinute(t *testing.T) {
 	_, d := cluster(t, func(data map[string]string) { delete(data, "jws-kubeconfig-"+id) })
 	clock := testclock.NewFakeClock(time.Now())
 	d.Clock = clock
+	var told []string
+	d.Retrying = func(err error, limit time.Duration) { told = append(told, fmt.Sprint(limit, ": ", err)) }
 	failed := make(chan error, 1)
 	go func() { _, err := d.Authority(t.Context()); failed <- err }()
 	for {
@@ -103,12 +107,48 @@ func TestTheSignatureIsAwaitedForAMinute(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "the token abcdef has not signed the cluster's information") || !strings.HasSuffix(err.Error(), "tried for 1m0s") {
 				t.Errorf("got %v", err)
 			}
+			if len(told) != 1 || !strings.HasPrefix(told[0], "1m0s: the token abcdef has not signed the cluster's information") {
+				t.Errorf("told %q", told)
+			}
 			return
 		default:
 			if clock.HasWaiters() {
 				clock.Step(discoveryTimeout / 4)
 			}
 		}
+	}
+}
+
+func TestANodeReportsTheReleaseOfAnOlderServer(t *testing.T) {
+	for _, test := range []struct{ server, want string }{
+		{"v1.28.0", "v1.28.0"},
+		{"v1.28.3+k3s1", "v1.28.3"},
+		{"v1.36.2", ""},
+		{"v1.37.0", ""},
+		{"unknown", "the version of the API server: "},
+		{"", "the server has asked for the client to provide credentials"},
+	} {
+		t.Run(test.server, func(t *testing.T) {
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if test.server == "" || r.URL.Path != "/version" || r.Header.Get("Authorization") != "Bearer "+id+"."+key {
+					w.WriteHeader(http.StatusUnauthorized)
+				}
+				_ = json.NewEncoder(w).Encode(version.Info{GitVersion: test.server})
+			}))
+			t.Cleanup(server.Close)
+			files := Files{Dir: t.TempDir()}
+			if err := files.Write(server.URL, id+"."+key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})); err != nil {
+				t.Fatal(err)
+			}
+			got, err := OlderRelease(t.Context(), files.Bootstrap(), "v1.36.0")
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.HasPrefix(got, test.want) || got != "" && test.want == "" {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/test/launch"
 	"svc.dev/svc/test/mixin"
@@ -22,6 +24,16 @@ var _ = Describe("a machine that joins by one command", func() {
 		out, err := m.svclet(ctx, words...)
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("svclet join: this machine has joined a cluster already"))
+
+		By("reporting the release of its cluster")
+		Eventually(func(g Gomega) {
+			var nodes corev1.NodeList
+			g.Expect(client.List(ctx, &nodes)).To(Succeed())
+			g.Expect(nodes.Items).To(HaveLen(2))
+			for _, n := range nodes.Items {
+				g.Expect(n.Status.NodeInfo.KubeletVersion).To(HavePrefix("v%d.%d.0", release.Default.Major, release.Default.Minor))
+			}
+		}).Should(Succeed())
 
 		By("running a pod")
 		m.importImage(ctx, images[1])
