@@ -67,7 +67,7 @@ The exit code is 0 if there is nothing to do, 1 if something was converted or, w
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&c.names, "filename", "f", nil, "File or directory of manifests, or - for the standard input; may be repeated. The same as an argument.")
 	flags.BoolVar(&c.check, "check", false, "Only list what the release would refuse or warn of.")
-	flags.StringVar(&c.release, "release", release.Default.String(), "Release of Kubernetes that the manifests are for, from 1.16 to 1.37.")
+	flags.StringVar(&c.release, "release", release.Default.String(), "Release of Kubernetes that the manifests are for, from 1.16 to 1.37, or latest.")
 	flags.StringVar(&c.version, "output-version", "", "Version to convert the objects of its group to, as apps/v1. The default is the one that the release wants.")
 	flags.StringVarP(&c.output, "output", "o", "", "Print the objects as yaml or json instead of in the form that they have. With --check: print the report as json, sarif or junit instead of text.")
 	flags.BoolVar(&c.write, "write", false, "Write the changed files, instead of printing them.")

@@ -41,7 +41,7 @@ lost, and 1 if the command failed.`,
 		Args: noArguments,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&to, "release", "", "Release of Kubernetes that is to serve the objects, from 1.16 to 1.37. The default is that of the API server: nothing is lost then.")
+	flags.StringVar(&to, "release", "", "Release of Kubernetes that is to serve the objects, from 1.16 to 1.37, or latest. The default is that of the API server: nothing is lost then.")
 	flags.StringToStringVar(&runtimeConfig, "runtime-config", nil, "With --release: the --runtime-config with which that release is to be started.")
 	connection := connectionFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
