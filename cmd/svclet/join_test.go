@@ -119,7 +119,7 @@ func TestResetRefusesADirectoryThatNoAgentHasUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errOut := svcletCommand("reset", "--config-dir="+t.TempDir(), "--root-dir="+dir)
-	want := "svclet reset: --root-dir: " + dir + " is not the root directory of a svclet: it has no svclet.lock, and has precious, which svclet does not make; nothing has been changed\n"
+	want := "svclet reset: --root-dir: " + dir + " is not the root directory of a svclet: it has no svclet.lock, and has precious; nothing has been changed\n"
 	if code != 1 || out != "" || errOut != want {
 		t.Errorf("exits with %d: %q, %q, want %q", code, out, errOut, want)
 	}

@@ -43,14 +43,18 @@ func foreignEntries(dir string) ([]string, error) {
 }
 
 // CheckRoot returns an error if a directory is not the root directory of an agent: none has
-// locked it, and it has content of others. It changes nothing.
+// locked it, and it has content, whose names may be those of an agent's by chance. It changes
+// nothing.
 func CheckRoot(dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, LockFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	names, err := foreignEntries(dir)
-	if err == nil && len(names) > 0 {
-		err = fmt.Errorf("%s is not the root directory of a svclet: it has no %s, and has %s, which svclet does not make; nothing has been changed", dir, LockFile, names[0])
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("%s is not the root directory of a svclet: it has no %s, and has %s; nothing has been changed", dir, LockFile, entries[0].Name())
 	}
 	return err
 }

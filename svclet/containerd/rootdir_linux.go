@@ -11,7 +11,8 @@ import (
 )
 
 // RemoveRoot removes what an agent has made in its root directory, and the directory too if
-// nothing else is in it. It returns the names of what is kept: others have made it.
+// nothing else is in it. It returns the names of what is kept: others have made it. The file
+// that marks the directory goes last, so that a removal that has failed can be repeated.
 func RemoveRoot(ctx context.Context, dir string) (kept []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -21,7 +22,7 @@ func RemoveRoot(ctx context.Context, dir string) (kept []string, err error) {
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
 		switch {
-		case !isRootEntry(entry.Name()):
+		case !isRootEntry(entry.Name()) || entry.Name() == LockFile:
 		case entry.IsDir():
 			errs = append(errs, RemoveUnmounted(ctx, path))
 		default:
@@ -29,6 +30,9 @@ func RemoveRoot(ctx context.Context, dir string) (kept []string, err error) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(filepath.Join(dir, LockFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if kept, err = foreignEntries(dir); err != nil || len(kept) > 0 {

@@ -32,13 +32,13 @@ func root(t *testing.T, names ...string) string {
 
 func TestOnlyADirectoryOfAnAgentIsARootDirectory(t *testing.T) {
 	for _, dir := range []string{
-		root(t), root(t, "pki/"), root(t, "pods/", ".cpu_manager_state123"), root(t, LockFile, "precious"), filepath.Join(t.TempDir(), "none"),
+		root(t), root(t, LockFile), root(t, LockFile, "precious"), filepath.Join(t.TempDir(), "none"),
 	} {
 		if err := CheckRoot(dir); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, names := range [][]string{{"precious"}, {"home/"}, {"pods/", "etc/"}, {".profile"}} {
+	for _, names := range [][]string{{"precious"}, {"home/"}, {"containerd/"}, {"pods/", "etc/"}, {".profile"}} {
 		dir := root(t, names...)
 		err := CheckRoot(dir)
 		if want := dir + " is not the root directory of a svclet: it has no svclet.lock, and has "; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -70,6 +70,26 @@ func TestRemovingARootDirectoryKeepsWhatOthersHaveMade(t *testing.T) {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", path, err)
 		}
+	}
+}
+
+func TestARemovalThatFailedCanBeRepeated(t *testing.T) {
+	if !mounting(t) {
+		return
+	}
+	dir, disk := root(t, "pods/uid/", LockFile), root(t, "file")
+	volume := filepath.Join(dir, "pods", "uid")
+	if err := unix.Mount(disk, volume, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RemoveRoot(t.Context(), dir); err == nil || CheckRoot(dir) != nil {
+		t.Errorf("with a mount: %v; then: %v", err, CheckRoot(dir))
+	}
+	if err := unix.Unmount(volume, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RemoveRoot(t.Context(), dir); err != nil {
+		t.Error(err)
 	}
 }
 
