@@ -18,6 +18,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/options"
 	"svc.dev/svc/apiserver/release"
@@ -103,7 +104,12 @@ func (r *recordedRelease) allows(stopped <-chan struct{}) bool {
 // have written. An object of a kind that none of those after it has was written before, and
 // stays in etcd, as in Kubernetes.
 func (s *stores) losses(ctx context.Context, last release.Release) ([]record.Loss, error) {
-	finder := losses.New(s.served, s.scheme)
+	// The defaults are those of all releases: this one does not set those of fields that it lacks.
+	scheme, err := apis.NewScheme(apis.Kinds())
+	if err != nil {
+		return nil, err
+	}
+	finder := losses.New(s.served, scheme)
 	var all []record.Loss
 	for _, k := range s.kinds {
 		if !k.Stored() || !s.served.HasLater(k, last) {
