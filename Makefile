@@ -129,6 +129,7 @@ test-peers-access: build ## Compare what svc and the real kube-apiserver, which 
 .PHONY: test-peers-proxy
 test-peers-proxy: ## Compare what connections to random services become with the real kube-proxy, which it builds, as root on Linux (ARGS='-seed 2').
 	@hack/peers.sh kube-proxy
+	@hack/node-setup.sh
 	KUBE_PROXY=$(BIN)/kube-proxy $(GO) test -count=1 -timeout 30m ./test/peers/proxy -v $(ARGS)
 
 .PHONY: test-peers-release

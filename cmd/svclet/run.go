@@ -63,7 +63,7 @@ func execute(s *config.Settings, out io.Writer) error {
 		return err
 	}
 	if err := checkSources(s); err != nil {
-		return err
+		return s.Locate(err)
 	}
 	if err := startLogs(s); err != nil {
 		return err
@@ -79,7 +79,7 @@ func execute(s *config.Settings, out io.Writer) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
-	return err
+	return s.Locate(err)
 }
 
 // width returns the width of the terminal, or 80.

@@ -382,3 +382,34 @@ func TestEvictionThresholdsReplaceTheDefaults(t *testing.T) {
 		})
 	}
 }
+
+func TestErrorsAboutASettingNameItsPlaceInAFile(t *testing.T) {
+	file := write(t, map[string]string{"c.yaml": head + "reservedSystemCPUs: 0-3\nauthentication:\n  x509:\n    clientCAFile: /missing\n"}) + "/c.yaml"
+	byFile, err := Load([]string{"--config", file, "--max-pods=5"}, noVariables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byFlag, err := Load([]string{"--config", file, "--reserved-cpus=1", "--client-ca-file=/other"}, noVariables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		settings  *Settings
+		text, got string
+	}{
+		{byFile, "--reserved-cpus: the machine has no CPUs 3", file + ":3: --reserved-cpus: the machine has no CPUs 3"},
+		{byFile, "client authorities (--client-ca-file): open /missing", file + ":6: client authorities (--client-ca-file): open /missing"},
+		{byFlag, "--reserved-cpus: the machine has no CPUs 3", "--reserved-cpus: the machine has no CPUs 3"},
+		{byFlag, "client authorities (--client-ca-file): open /other", "client authorities (--client-ca-file): open /other"},
+		{byFile, "--root-dir: no space", "--root-dir: no space"},
+		{byFile, "--no-such-flag: a", "--no-such-flag: a"},
+		{byFile, "stop it, or choose another --reserved-cpus", "stop it, or choose another --reserved-cpus"},
+	} {
+		if got := test.settings.Locate(errors.New(test.text)); got.Error() != test.got {
+			t.Errorf("%s: got %v", test.got, got)
+		}
+	}
+	if byFile.Locate(nil) != nil {
+		t.Error("nothing is an error")
+	}
+}
