@@ -29,16 +29,13 @@ type scheduled struct {
 }
 
 // at returns when the schedule of a cron job was changed; zero if it was not, or if the
-// cron job was suspended since: the end of a suspension starts what was missed. For a change
-// that the controller did not see, because it did not run, it returns when the fields'
-// manager set them, or else when it first saw the cron job.
-func (c *changes) at(key types.NamespacedName, cronJob *batchv1.CronJob, now time.Time) time.Time {
+// cron job was suspended since: the end of a suspension starts what was missed. It reports
+// false, and remembers nothing, if the schedule was changed while the controller did not
+// see the cron job: then missed decides.
+func (c *changes) at(key types.NamespacedName, cronJob *batchv1.CronJob, now time.Time) (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := scheduled{
-		uid: cronJob.UID, schedule: cronJob.Spec.Schedule, zone: ptr.Deref(cronJob.Spec.TimeZone, ""),
-		suspended: ptr.Deref(cronJob.Spec.Suspend, false),
-	}
+	s := of(cronJob)
 	before, ok := c.seen[key]
 	switch known := ok && before.uid == s.uid; {
 	case known && before.suspended && !s.suspended:
@@ -47,16 +44,41 @@ func (c *changes) at(key types.NamespacedName, cronJob *batchv1.CronJob, now tim
 	case known:
 		s.changed = now
 	case decide.StartedByOtherSchedule(cronJob):
-		s.changed = now
-		if set := lastSet(cronJob); set.After(cronJob.Status.LastScheduleTime.Time) && set.Before(now) {
-			s.changed = set
-		}
+		return time.Time{}, false
 	}
+	c.remember(key, s)
+	return s.changed, true
+}
+
+// missed returns when a schedule was changed that the controller did not see change: when
+// the fields' manager set it, or else now, when the controller first sees the cron job.
+// stored is the cron job with its managedFields, which the cache does not have.
+func (c *changes) missed(key types.NamespacedName, cronJob, stored *batchv1.CronJob, now time.Time) time.Time {
+	s := of(cronJob)
+	s.changed = now
+	if set := lastSet(stored); set.After(cronJob.Status.LastScheduleTime.Time) && set.Before(now) {
+		s.changed = set
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remember(key, s)
+	return s.changed
+}
+
+// of returns what is remembered of a cron job, as if its schedule had not changed.
+func of(cronJob *batchv1.CronJob) scheduled {
+	return scheduled{
+		uid: cronJob.UID, schedule: cronJob.Spec.Schedule, zone: ptr.Deref(cronJob.Spec.TimeZone, ""),
+		suspended: ptr.Deref(cronJob.Spec.Suspend, false),
+	}
+}
+
+// remember records a cron job. The caller holds the lock.
+func (c *changes) remember(key types.NamespacedName, s scheduled) {
 	if c.seen == nil {
 		c.seen = map[types.NamespacedName]scheduled{}
 	}
 	c.seen[key] = s
-	return s.changed
 }
 
 // lastSet returns when the schedule or the time zone was last set, as far as managedFields

@@ -59,7 +59,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	now := r.now()
-	plan := decide.Next(decide.Input{CronJob: cronJob, Jobs: jobs, Now: now, Changed: r.changes.at(req.NamespacedName, cronJob, now)})
+	changed, err := r.changed(ctx, cronJob, now)
+	if err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	plan := decide.Next(decide.Input{CronJob: cronJob, Jobs: jobs, Now: now, Changed: changed})
 	for _, e := range plan.Events {
 		r.recorder.Event(cronJob, e.Type, e.Reason, e.Message)
 	}
@@ -72,6 +76,20 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, err
+}
+
+// changed returns when the schedule of a cron job was changed since its last start; zero if
+// it was not.
+func (r *reconciler) changed(ctx context.Context, cronJob *batchv1.CronJob, now time.Time) (time.Time, error) {
+	key := client.ObjectKeyFromObject(cronJob)
+	if at, seen := r.changes.at(key, cronJob, now); seen {
+		return at, nil
+	}
+	stored := &batchv1.CronJob{}
+	if err := r.live.Get(ctx, key, stored); err != nil {
+		return time.Time{}, fmt.Errorf("read cron job %s, whose schedule was changed: %w", key, err)
+	}
+	return r.changes.missed(key, cronJob, stored, now), nil
 }
 
 // jobs returns the jobs that the cron job controls. Those that its status names as
