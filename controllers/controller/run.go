@@ -85,9 +85,12 @@ type conflictRetrier[Request comparable] struct {
 // Reconcile implements reconcile.TypedReconciler.
 func (c conflictRetrier[Request]) Reconcile(ctx context.Context, request Request) (reconcile.Result, error) {
 	result, err := c.TypedReconciler.Reconcile(ctx, request)
-	if apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsConflict(err):
 		klog.FromContext(ctx).V(4).Info("Retrying after a conflict", "reason", err.Error())
 		return reconcile.Result{Requeue: true}, nil //nolint:staticcheck // has a backoff and reports no error
+	case err != nil:
+		return reconcile.Result{}, err // the library warns of a result that it ignores
 	}
-	return result, err
+	return result, nil
 }
