@@ -46,7 +46,7 @@ func setup(ctx context.Context, env *controller.Env) error {
 	b := binder{client: env.Client, live: env.Live, recorder: env.Recorder("persistentvolume-controller")}
 	stock := &binding.Stock{}
 	classes := &classReconciler{cache: env.Manager.GetCache()}
-	claims := &claimReconciler{binder: b, stock: stock, classSyncs: &classes.trigger}
+	claims := &claimReconciler{binder: b, stock: stock, classSyncs: &classes.trigger, now: env.Clock.Now}
 	classes.claims = &claims.trigger
 	volumes := &volumeReconciler{binder: b, claims: &claims.trigger}
 	w := watches{env.Manager.GetCache()}

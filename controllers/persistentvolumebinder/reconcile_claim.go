@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -43,12 +44,17 @@ type claimReconciler struct {
 	// volumes that were put back.
 	stock      *binding.Stock
 	classSyncs *controller.Trigger[string]
+	reminders  reminders
+	now        func() time.Time
 }
 
 // Reconcile binds a claim, or requests a volume for it.
 func (r *claimReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := r.client.Get(ctx, req.NamespacedName, claim); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.reminders.forget(req.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	state, err := r.state(ctx, claim)
@@ -67,6 +73,7 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 		err = errors.Join(err, r.putBack(ctx, taken))
 	}
 	if err != nil || plan.Bind != nil {
+		r.reminders.forget(req.NamespacedName)
 		return reconcile.Result{}, err
 	}
 	if plan.Class != "" || plan.Provisioner != "" {
@@ -74,11 +81,29 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 			return reconcile.Result{}, err
 		}
 	}
-	r.event(claim, plan.Event)
+	after := r.remind(claim, plan)
 	if plan.Phase == "" {
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{}, r.setPhase(ctx, claim, plan.Phase, nil)
+	if err := r.setPhase(ctx, claim, plan.Phase, nil); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// remind records the event of a plan, and returns the time after which that of a claim that
+// waits is recorded again.
+func (r *claimReconciler) remind(claim *corev1.PersistentVolumeClaim, plan binding.ClaimPlan) time.Duration {
+	key := client.ObjectKeyFromObject(claim)
+	if plan.Phase != corev1.ClaimPending || plan.Event.Reason == "" {
+		r.reminders.forget(key)
+		r.event(claim, plan.Event)
+		return 0
+	}
+	if r.reminders.due(key, plan.Event, r.now()) {
+		r.event(claim, plan.Event)
+	}
+	return remindAfter
 }
 
 // unbound reports whether a volume has to be found for a claim.

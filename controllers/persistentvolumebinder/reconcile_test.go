@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -73,7 +74,7 @@ func TestABindingIsCompletedAfterAFailureAtAnyWrite(t *testing.T) {
 			})
 		}
 		c := newClient(t, failing, objects...)
-		r := &claimReconciler{binder: binder{client: c, live: c, recorder: record.NewFakeRecorder(10)}, stock: stock, classSyncs: &controller.Trigger[string]{}}
+		r := &claimReconciler{binder: binder{client: c, live: c, recorder: record.NewFakeRecorder(10)}, stock: stock, classSyncs: &controller.Trigger[string]{}, now: time.Now}
 		var held corev1.PersistentVolumeList
 		if err := c.List(t.Context(), &held); err != nil {
 			t.Fatal(err)
@@ -158,7 +159,7 @@ func TestAClaimGetsNoOtherVolumeWhenItsOwnLeavesTheStock(t *testing.T) {
 			return err
 		},
 	})
-	r := &claimReconciler{binder: binder{client: cache, live: c, recorder: record.NewFakeRecorder(10)}, stock: stock, classSyncs: &controller.Trigger[string]{}}
+	r := &claimReconciler{binder: binder{client: cache, live: c, recorder: record.NewFakeRecorder(10)}, stock: stock, classSyncs: &controller.Trigger[string]{}, now: time.Now}
 	for range 2 { // the first fails with a conflict
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
 		if err != nil && !apierrors.IsConflict(err) {
@@ -170,5 +171,30 @@ func TestAClaimGetsNoOtherVolumeWhenItsOwnLeavesTheStock(t *testing.T) {
 	}
 	if claim.Spec.VolumeName != "fits" || claim.Status.Phase != corev1.ClaimBound {
 		t.Errorf("the claim is %s with volume %q, want Bound with fits", claim.Status.Phase, claim.Spec.VolumeName)
+	}
+}
+
+// TestTheEventOfAClaimThatWaitsIsRecordedAgainBeforeItExpires: and not with each sync.
+func TestTheEventOfAClaimThatWaitsIsRecordedAgainBeforeItExpires(t *testing.T) {
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disks"}, Provisioner: "example.com/disks"}
+	waiting := func(name, class string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+			Spec:       corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class},
+		}
+	}
+	for _, claim := range []*corev1.PersistentVolumeClaim{waiting("requested", "disks"), waiting("without-a-class", ""), waiting("of-an-absent-class", "absent")} {
+		c, recorder, now := newClient(t, 0, class, claim), record.NewFakeRecorder(10), time.Now()
+		r := &claimReconciler{binder: binder{client: c, live: c, recorder: recorder}, stock: &binding.Stock{}, now: func() time.Time { return now }}
+		for _, step := range []struct {
+			after  time.Duration
+			events int
+		}{{0, 1}, {0, 1}, {time.Minute, 1}, {remindAfter, 2}, {time.Minute, 2}} {
+			now = now.Add(step.after)
+			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
+			if err != nil || result.RequeueAfter != remindAfter || len(recorder.Events) != step.events {
+				t.Errorf("%s: %d events, requeued after %s, %v; want %d", claim.Name, len(recorder.Events), result.RequeueAfter, err, step.events)
+			}
+		}
 	}
 }

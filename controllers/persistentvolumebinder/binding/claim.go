@@ -149,10 +149,9 @@ func unboundClaim(s ClaimState) ClaimPlan {
 	case s.Class.Provisioner == volume.NotSupportedProvisioner:
 		plan.Event = warning("ProvisioningFailed", fmt.Sprintf("no volume plugin matched name: %s: storage class %q provisions no volumes: create one that matches the claim", s.Class.Provisioner, class))
 	default:
-		if s.Claim.Annotations[volume.AnnStorageProvisioner] == s.Class.Provisioner {
-			return plan // it is requested already
+		if s.Claim.Annotations[volume.AnnStorageProvisioner] != s.Class.Provisioner {
+			plan.Provisioner = s.Class.Provisioner // else it is requested already
 		}
-		plan.Provisioner = s.Class.Provisioner
 		plan.Event = normal("ExternalProvisioning", fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' or manually by the system administrator. "+
 			"If volume creation is delayed, please verify that the provisioner is running and correctly registered.", s.Class.Provisioner))
 	}
