@@ -61,6 +61,8 @@ func (r *reconciler) act(ctx context.Context, set *appsv1.StatefulSet, action de
 		return err
 	case decide.Delete:
 		return r.delete(ctx, set, action.Pod)
+	case decide.Report:
+		return nil
 	}
 	if len(action.Labels) == 0 {
 		return nil

@@ -54,12 +54,14 @@ const (
 	// Repair sets the labels of a pod that give it its identity, creates the claims
 	// that it lacks, and changes the owners of its claims.
 	Repair Verb = "repair"
+	// Report only records the event: the pod does not exist.
+	Report Verb = "report"
 )
 
 // Action is done to one pod.
 type Action struct {
 	Verb Verb
-	Pod  *corev1.Pod
+	Pod  *corev1.Pod // nil for Report
 	// Labels are those that Repair sets.
 	Labels map[string]string
 	// Claims are created first.
@@ -145,7 +147,7 @@ func (d *decision) processReplicas() bool {
 // processReplica reports whether the pod of an ordinal blocks those after it.
 func (d *decision) processReplica(ordinal int, pod *corev1.Pod) (blocks bool) {
 	switch {
-	case pod == nil && d.awaitsClaims(ordinal):
+	case pod == nil && d.reportsClaims(ordinal):
 		return true
 	case pod == nil:
 		d.Actions = append(d.Actions, Action{Verb: Create, Pod: d.newPod(ordinal, d.revisionOf(ordinal)), Claims: d.missingClaims(ordinal)})
@@ -167,6 +169,17 @@ func (d *decision) processReplica(ordinal int, pod *corev1.Pod) (blocks bool) {
 		d.Actions = append(d.Actions, repair)
 	}
 	return !d.available(pod)
+}
+
+// reportsClaims reports whether the pod of an ordinal cannot be created before a claim has
+// gone. If that is not part of scaling the set, an event says so.
+func (d *decision) reportsClaims(ordinal int) bool {
+	claim, waits := d.awaitsClaims(ordinal)
+	if claim != "" {
+		message := fmt.Sprintf("create Pod %s in StatefulSet %s failed error: pvc %s is being deleted", podName(d.Set, ordinal), d.Set.Name, claim)
+		d.Actions = append(d.Actions, Action{Verb: Report, Event: Event{corev1.EventTypeWarning, "FailedCreate", message}})
+	}
+	return waits
 }
 
 // recreate deletes a pod that has terminated. The next sync creates it again.

@@ -77,19 +77,23 @@ func uids(references []metav1.OwnerReference) []string {
 
 // awaitsClaims reports whether a claim of an ordinal's pod is being deleted, or is
 // about to be, with an earlier pod of the same name. Until then the pod cannot be
-// created: it would lose its volume.
-func (s *State) awaitsClaims(ordinal int) bool {
+// created: it would lose its volume. deleted is the name of a claim that is being deleted
+// for another reason, empty if there is none.
+func (s *State) awaitsClaims(ordinal int) (deleted string, waits bool) {
+	scaled := s.deletesClaims().WhenScaled == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	_, kind := s.PodKind.ToAPIVersionAndKind()
 	for i := range s.Set.Spec.VolumeClaimTemplates {
 		claim := s.Claims[ClaimName(s.Set, &s.Set.Spec.VolumeClaimTemplates[i], ordinal)]
 		if claim == nil {
 			continue
 		}
-		if claim.DeletionTimestamp != nil || slices.ContainsFunc(claim.OwnerReferences, func(r metav1.OwnerReference) bool {
+		stale := slices.ContainsFunc(claim.OwnerReferences, func(r metav1.OwnerReference) bool {
 			return r.Kind == kind && r.Name == podName(s.Set, ordinal)
-		}) {
-			return true
+		})
+		if claim.DeletionTimestamp != nil && (!stale || !scaled) {
+			return claim.Name, true
 		}
+		waits = waits || stale || claim.DeletionTimestamp != nil
 	}
-	return false
+	return "", waits
 }

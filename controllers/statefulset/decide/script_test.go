@@ -27,6 +27,7 @@ import (
 //	unready, fail pod ...   lets pods run and not be ready, or fail
 //	gone [pod ...]          lets pods that are being deleted end; without names, all
 //	orphan pod revision     adds a ready pod that lacks its labels
+//	delete-claim name       lets a client delete a claim, which a finalizer keeps
 //	collect                 lets the garbage collector delete claims whose pod has gone
 //	wait duration           lets time pass
 //	rollout                 repeats sync, gone and ready until nothing changes
@@ -85,6 +86,8 @@ func (m *model) run(command string, args []string) string {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: args[0], UID: types.UID(args[0]), Labels: map[string]string{revisionLabel: args[1]}}}
 		m.start(pod, "ready")
 		m.pods = append(m.pods, pod)
+	case "delete-claim":
+		m.claims[args[0]].DeletionTimestamp = ptr.To(metav1.NewTime(m.now))
 	case "collect":
 		for name, claim := range m.claims {
 			for _, owner := range claim.OwnerReferences {
@@ -202,6 +205,9 @@ func (m *model) sync() (text string, idle bool) {
 func (m *model) do(out *strings.Builder, action Action) {
 	if action.Event.Reason != "" {
 		fmt.Fprintf(out, "event %s %s: %s\n", action.Event.Type, action.Event.Reason, action.Event.Message)
+	}
+	if action.Verb == Report {
+		return
 	}
 	fmt.Fprintf(out, "%s %s", action.Verb, action.Pod.Name)
 	if action.Verb == Create {
