@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -43,7 +45,8 @@ type use struct {
 
 func (p port) String() string { return fmt.Sprintf("%d/%s", p.number, p.protocol) }
 
-// decide returns the result of each service that this controller owns. A service gets
+// decide returns the result of each service that this controller owns, and of those that
+// have become another type while they had a problem. A service gets
 // all of its ports or none. Of two that have a port in common, the one that has its
 // addresses already keeps them, and else the older one gets them.
 func (s *state) decide() []result {
@@ -61,7 +64,18 @@ func (s *state) decide() []result {
 	for i, svc := range owned {
 		results[i] = s.decideOne(svc, used)
 	}
+	for _, svc := range s.services {
+		if svc.Spec.Type != corev1.ServiceTypeLoadBalancer && conflicts(svc) {
+			results = append(results, result{service: svc}) // its type was changed
+		}
+	}
 	return results
+}
+
+// conflicts reports whether the status of a service says that it does not get its ports.
+func conflicts(svc *corev1.Service) bool {
+	c := meta.FindStatusCondition(svc.Status.Conditions, corev1.LoadBalancerPortsError)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == reasonConflict
 }
 
 // owns reports whether a service gets the addresses of nodes.

@@ -57,6 +57,28 @@ func TestReconcileWritesChangesOnly(t *testing.T) {
 	expect(young, "10.0.0.1", false)
 }
 
+// TestAServiceThatIsNoLoadBalancerAnyMoreHasNoConflict: its ports are no longer those of nodes.
+func TestAServiceThatIsNoLoadBalancerAnyMoreHasNoConflict(t *testing.T) {
+	old, young := balancer("old", 1, 80, nil), balancer("young", 2, 80, nil)
+	c := fake.NewClientBuilder().WithObjects(old, young, node("a", nil, "10.0.0.1")).WithStatusSubresource(old).Build()
+	r := &reconciler{client: c, recorder: record.NewFakeRecorder(100), now: func() time.Time { return time.Unix(0, 0) }}
+	for _, conflict := range []bool{true, false} {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(young), young); err != nil {
+			t.Fatal(err)
+		}
+		if meta.IsStatusConditionTrue(young.Status.Conditions, corev1.LoadBalancerPortsError) != conflict {
+			t.Errorf("type %s: conditions %v", young.Spec.Type, young.Status.Conditions)
+		}
+		young.Spec.Type = corev1.ServiceTypeClusterIP
+		if err := c.Update(t.Context(), young); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestServicesGetTheirAddressesAfterAFailureAtAnyWrite(t *testing.T) {
 	const writes = 3 // the status of both services, and of the second without the first
 	for failing := range writes + 1 {
