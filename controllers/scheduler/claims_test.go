@@ -269,3 +269,28 @@ func TestTheEndOfAnAttachmentRetriesAPodThatFoundNoRoomForItsVolume(t *testing.T
 	c.core.attachmentChanged(attachment, nil)
 	c.expect("a -> n")
 }
+
+// TestAPodWhoseProvisionerGivesUpTheNodeIsRetriedAfterABackoffThatGrows: otherwise scheduler and
+// provisioner would select and give up nodes without a pause.
+func TestAPodWhoseProvisionerGivesUpTheNodeIsRetriedAfterABackoffThatGrows(t *testing.T) {
+	c := newCluster(t)
+	c.class("example.com/disks")
+	c.core.claimChanged(nil, newClaim("data"))
+	c.node("n", nil)
+	c.pod("a", uses("data"))
+	selected := newClaim("data")
+	selected.Annotations = map[string]string{volume.AnnSelectedNode: "n"}
+	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 10 * time.Second, 10 * time.Second} {
+		c.expect("a -> n data=")
+		c.core.claimChanged(newClaim("data"), selected)
+		c.expect("a -> n data=")
+		c.core.claimChanged(selected, newClaim("data"))
+		c.expect(`a: binding volumes: provisioning failed for PVC "data"`)
+		c.core.claimChanged(newClaim("data"), newClaim("data"))
+		c.expect()
+		if next, ok := c.core.queue.Next(); !ok || !next.Equal(c.now.Add(pause)) {
+			t.Errorf("the next decision is after %v, want %v", next.Sub(c.now), pause)
+		}
+		c.now = c.now.Add(pause)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/storage/volume"
 
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/controllers/scheduler/configfile"
@@ -33,8 +34,15 @@ type core struct {
 	// the binding or failed reverts it. The snapshot has them. In the queue they are
 	// in flight, or wait for their claims.
 	assumed map[types.UID]*corev1.Pod
-	// binding are the times since which assumed pods wait for their claims.
-	binding map[types.UID]time.Time
+	// binding are the assumed pods that wait for their claims.
+	binding map[types.UID]binding
+}
+
+// binding is the wait of a pod for its claims.
+type binding struct {
+	since time.Time
+	// refused is a claim for which the provisioner has given up the node, if there is one.
+	refused string
 }
 
 // step is what to do for a pod: bind its claims, if there are any, or bind it to the
@@ -70,7 +78,7 @@ func newCore(config *configfile.Config, now func() time.Time, choose func(n int)
 		choose:   choose,
 		now:      now,
 		assumed:  map[types.UID]*corev1.Pod{},
-		binding:  map[types.UID]time.Time{},
+		binding:  map[types.UID]binding{},
 	}
 	for _, profile := range config.Profiles {
 		c.names.Insert(profile.SchedulerName)
@@ -88,16 +96,16 @@ func (c *core) next() (step, bool) {
 	}
 	next := step{pod: pod}
 	next.attempts, next.first = c.queue.Attempts(pod.UID)
+	if claim := c.binding[pod.UID].refused; claim != "" {
+		return c.retry(next, fmt.Errorf("binding volumes: provisioning failed for PVC %q", claim)), true
+	}
 	before := c.assumed[pod.UID]
 	if before != nil {
 		c.snapshot.RemovePod(before)
 	}
 	d := c.snapshot.Decide(pod, c.choose)
 	if d.Err != nil {
-		c.forget(pod.UID)
-		c.queue.Retry(pod.UID)
-		next.err = d.Err
-		return next, true
+		return c.retry(next, d.Err), true
 	}
 	if d.Node == "" {
 		c.forget(pod.UID)
@@ -118,10 +126,7 @@ func (c *core) next() (step, bool) {
 		}
 	}
 	if err != nil {
-		c.forget(pod.UID)
-		c.queue.Retry(pod.UID)
-		next.err = err
-		return next, true
+		return c.retry(next, err), true
 	}
 	c.snapshot.Nominate(pod, "")
 	assumed := *pod
@@ -134,7 +139,7 @@ func (c *core) next() (step, bool) {
 	if next.waits = d.Wait != nil; next.waits || len(d.Claims) > 0 {
 		// The pod stays assumed until its claims are bound and its devices are ready, and
 		// is then scheduled again.
-		c.queue.Wait(pod.UID, queue.Events(decision.OwnClaimChanged), within)
+		c.queue.Await(pod.UID, queue.Events(decision.OwnClaimChanged), within)
 	}
 	if len(d.Claims) > 0 || before != nil {
 		c.snapshot.AssumeClaims(&assumed, d.Claims)
@@ -143,6 +148,14 @@ func (c *core) next() (step, bool) {
 	c.snapshot.AssumeDevices(&assumed, d.Devices)
 	next.assumed, next.claims, next.devices = &assumed, d.Claims, d.Devices
 	return next, true
+}
+
+// retry ends a step with an error. The pod is retried after a backoff.
+func (c *core) retry(s step, err error) step {
+	c.forget(s.pod.UID)
+	c.queue.Retry(s.pod.UID)
+	s.err = err
+	return s
 }
 
 // date sets the time of new allocations, from which on the pod waits for its devices.
@@ -179,12 +192,12 @@ func (c *core) awaitClaims(pod *corev1.Pod, claims []decision.ClaimDecision) (ti
 		return 0, nil
 	}
 	now, timeout := c.now(), c.snapshot.BindTimeout(pod)
-	since, waits := c.binding[pod.UID]
+	b, waits := c.binding[pod.UID]
 	if !waits {
-		since = now
-		c.binding[pod.UID] = now
+		b.since = now
+		c.binding[pod.UID] = b
 	}
-	left := since.Add(timeout).Sub(now)
+	left := b.since.Add(timeout).Sub(now)
 	if waits && left <= 0 {
 		return 0, fmt.Errorf("binding volumes: claim %s was not bound within %s", claims[0].Claim, timeout)
 	}
@@ -299,7 +312,25 @@ func (c *core) claimChanged(before, after *corev1.PersistentVolumeClaim) {
 		c.snapshot.SetClaim(after)
 		c.wake(decision.ClaimChanged)
 	}
+	if before != nil && selected(before) && !selected(claim) && claim.Spec.VolumeName == "" {
+		c.refused(claim)
+	}
 	c.wakeUsers(claim.Namespace, claim.Name)
+}
+
+// selected reports whether a node is selected for the volume of a claim.
+func selected(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Annotations[volume.AnnSelectedNode] != ""
+}
+
+// refused records that the provisioner has given up the node that was selected for a claim.
+func (c *core) refused(claim *corev1.PersistentVolumeClaim) {
+	for uid, b := range c.binding {
+		if pod := c.assumed[uid]; pod != nil && pod.Namespace == claim.Namespace && decision.UsesClaim(pod, claim.Name) {
+			b.refused = claim.Name
+			c.binding[uid] = b
+		}
+	}
 }
 
 // volumeChanged handles an event of a persistent volume.

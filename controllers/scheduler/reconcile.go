@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -214,7 +215,11 @@ func (l *loop) release(ctx context.Context, s step) {
 // of the claims retry the pod.
 func (l *loop) claimed(ctx context.Context, s step, start time.Time, err error) {
 	l.binding.Add(-1)
-	if err != nil {
+	switch {
+	case apierrors.IsConflict(err): // another client has just written the claim
+		klog.FromContext(ctx).V(4).Info("Retrying after a conflict", "pod", klog.KObj(s.pod), "reason", err.Error())
+		l.core.failed(s)
+	case err != nil:
 		l.failed(ctx, s, start, err)
 	}
 }

@@ -235,18 +235,30 @@ func (q *Queue) Wait(uid types.UID, events Events, within time.Duration) {
 	if e == nil || e.gated {
 		return
 	}
-	q.leave(e)
-	q.sequenceLast(e)
 	e.unschedulable++
 	e.failed = 0
-	e.backoffEnd = q.now().Add(q.after(e.unschedulable))
+	q.wait(e, events, within, q.after(e.unschedulable))
+}
+
+// Await is Wait for a pod for which something is being done, of which the events tell: it
+// has no backoff, and one that follows is longer than the last.
+func (q *Queue) Await(uid types.UID, events Events, within time.Duration) {
+	if e := q.entries[uid]; e != nil && !e.gated {
+		q.wait(e, events, within, 0)
+	}
+}
+
+func (q *Queue) wait(e *entry, events Events, within, backoff time.Duration) {
+	q.leave(e)
+	q.sequenceLast(e)
+	e.backoffEnd = q.now().Add(backoff)
 	e.expires = q.now().Add(min(within, MaxWait))
 	e.events = events
 	q.enter(e, q.waiting, ScheduleAttemptFailure)
 	if q.waitingFor[events] == nil {
 		q.waitingFor[events] = map[types.UID]*entry{}
 	}
-	q.waitingFor[events][uid] = e
+	q.waitingFor[events][e.pod.UID] = e
 }
 
 // Retry retries a pod after a backoff that no event shortens, as something other
