@@ -105,14 +105,22 @@ func terminating(sets []*appsv1.ReplicaSet) *int32 {
 func (r *rollout) report() {
 	r.count()
 	before := condition(&r.d.Status, appsv1.DeploymentProgressing)
-	finished := before != nil && before.Reason == NewReplicaSetAvailable && r.status.Replicas == r.status.UpdatedReplicas
+	success := r.subject() + " has successfully progressed."
+	succeeded := before != nil && before.Reason == NewReplicaSetAvailable
+	// The last rollout may have been that of another replica set, which this one replaces.
+	finished := succeeded && (r.fresh == nil || before.Message == success) && r.status.Replicas == r.status.UpdatedReplicas
 	switch {
 	case !hasDeadline(r.d):
 		removeCondition(&r.status, appsv1.DeploymentProgressing)
 	case finished:
 		// Later changes of the pods are not part of the rollout.
 	case complete(r.d, &r.status):
-		setCondition(&r.status, r.progressing(corev1.ConditionTrue, NewReplicaSetAvailable, r.subject()+" has successfully progressed."))
+		c := r.progressing(corev1.ConditionTrue, NewReplicaSetAvailable, success)
+		if succeeded {
+			removeCondition(&r.status, appsv1.DeploymentProgressing) // its message is of another replica set
+			c.LastTransitionTime = before.LastTransitionTime
+		}
+		setCondition(&r.status, c)
 	case r.progressed():
 		// LastUpdateTime is the time of the latest progress.
 		removeCondition(&r.status, appsv1.DeploymentProgressing)
@@ -121,7 +129,7 @@ func (r *rollout) report() {
 			c.LastTransitionTime = before.LastTransitionTime
 		}
 		setCondition(&r.status, c)
-	case before != nil && before.Reason != NewReplicaSetAvailable && before.Reason != ProgressDeadlineExceeded && !r.now.Before(r.deadline(before)):
+	case before != nil && !succeeded && before.Reason != ProgressDeadlineExceeded && !r.now.Before(r.deadline(before)):
 		setCondition(&r.status, r.progressing(corev1.ConditionFalse, ProgressDeadlineExceeded, r.subject()+" has timed out progressing."))
 	}
 	if failure := r.failure(); failure != nil {
