@@ -141,6 +141,7 @@ func TestAChangedItemIsEncodedAgain(t *testing.T) {
 	for range 3 {
 		l.expect(items)
 	}
+	items[2] = widget(2, "blue")
 	delete(items[2].Object["metadata"].(map[string]any), "managedFields") // such an item is never kept
 	for range 3 {
 		items[2].Object["spec"] = map[string]any{"color": "blue"}

@@ -39,7 +39,9 @@ type Class struct {
 // its managed fields: objects that were read from the store once share the slice of
 // managed fields as long as no copy changes them, and a changed object has another. So
 // an item is never older than the object that is encoded. Objects without managed
-// fields or UID are not kept.
+// fields or UID are not kept. That of a custom resource is found by the address of its
+// map, which lists share with the store: to look into the maps of all items would take most
+// of the time of a list.
 //
 // An item is kept the second time that it is encoded. What is listed once costs a mark,
 // and objects that are decoded again for each list, as those that come from etcd are,
@@ -64,11 +66,16 @@ type Cache struct {
 // class is not removed from the cache: their number is that of the types that are served.
 type class struct {
 	items map[types.UID]*item
+	// custom are the items of custom resources that have data, by the addresses of their maps.
+	custom map[uintptr]*item
 }
+
+func newClass() *class { return &class{items: map[types.UID]*item{}, custom: map[uintptr]*item{}} }
 
 type item struct {
 	fields any          // identity of the object that data encodes
 	data   []byte       // nil if only seen is set
+	custom any          // the map of the custom resource that data encodes: no other has its address
 	number uint64       // of data, unique in the cache
 	seen   any          // weak pointer to that of the last object that was encoded and not kept
 	used   atomic.Int64 // in seconds since the cache began
@@ -131,7 +138,7 @@ func (c *Cache) List(of Class) *List {
 	defer c.mu.Unlock()
 	known := c.classes[of]
 	if known == nil {
-		known = &class{items: map[types.UID]*item{}}
+		known = newClass()
 		c.classes[of] = known
 	}
 	return &List{cache: c, class: known, second: c.second(), numbers: make([]byte, 8), complete: true} // no item has the number 0
@@ -164,6 +171,38 @@ func weakly(fields any) any {
 	return weak.Make(fields.(*metav1.ManagedFieldsEntry))
 }
 
+// addressOf returns the address of the map of a custom resource.
+func addressOf(custom any) uintptr { return reflect.ValueOf(custom).Pointer() }
+
+// find returns the item with the data of an object, or nil.
+func (c *class) find(obj metav1.Object) *item {
+	if custom, ok := obj.(*unstructured.Unstructured); ok {
+		return c.custom[addressOf(custom.Object)]
+	}
+	kept := c.items[obj.GetUID()]
+	if kept == nil || kept.data == nil || kept.fields != identity(obj) {
+		return nil
+	}
+	return kept
+}
+
+// findBy lets find return an item of a class for a custom resource, and no longer for the
+// state before.
+func (i *item) findBy(obj metav1.Object, c *class) {
+	i.forget(c)
+	if custom, ok := obj.(*unstructured.Unstructured); ok {
+		i.custom = custom.Object
+		c.custom[addressOf(i.custom)] = i
+	}
+}
+
+// forget is the end of findBy.
+func (i *item) forget(c *class) {
+	if i.custom != nil {
+		delete(c.custom, addressOf(i.custom))
+	}
+}
+
 // Find sets found to the encoded items of objects.
 func (l *List) Find(objects []metav1.Object, found []Found) {
 	clear(found)
@@ -173,8 +212,8 @@ func (l *List) Find(objects []metav1.Object, found []Found) {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
 	for i, obj := range objects {
-		kept := l.class.items[obj.GetUID()]
-		if kept == nil || kept.data == nil || kept.fields != identity(obj) {
+		kept := l.class.find(obj)
+		if kept == nil {
 			continue
 		}
 		if kept.used.Load() < l.second {
@@ -210,6 +249,7 @@ func (l *List) Keep(obj metav1.Object, data []byte) {
 		c.size += len(data) - len(known.data)
 		c.kept++
 		known.fields, known.data, known.number, known.seen = fields, bytes.Clone(data), c.kept, nil
+		known.findBy(obj, l.class)
 	}
 	if known.data == nil || known.fields == fields { // other bytes have not been used
 		known.used.Store(l.second)
@@ -226,11 +266,12 @@ func (c *Cache) sweep() {
 		for uid, kept := range known.items {
 			if kept.used.Load() < oldest {
 				c.size -= kept.size()
+				kept.forget(known)
 				delete(known.items, uid)
 			}
 		}
 		if len(known.items) == 0 {
-			known.items = map[types.UID]*item{} // a map does not shrink
+			*known = *newClass() // a map does not shrink
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -203,4 +204,29 @@ func TestWithoutACacheNothingIsFoundOrKept(t *testing.T) {
 		s.expect(s.list(pods, 10, a), "e")
 	}
 	s.cache.Run(t.Context(), clocktesting.NewFakeClock(time.Now()))
+}
+
+func TestACustomResourceIsFoundByItsMap(t *testing.T) {
+	custom := func(uid string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"uid": uid, "managedFields": []any{map[string]any{"manager": "m"}}}}}
+	}
+	s := newSteps(t, 1<<20)
+	things := Class{Type: reflect.TypeFor[unstructured.Unstructured](), APIVersion: "v1", MediaType: "application/json"}
+	a, b := custom("a"), custom("b")
+	s.expect(s.list(things, 10, a, b), "ee")
+	s.expect(s.list(things, 10, a, b), "ee")
+	s.expect(s.list(things, 10, a, &unstructured.Unstructured{Object: b.Object}), "ff")
+
+	changed := custom("b")
+	s.expect(s.list(things, 20, changed), "e")
+	s.expect(s.list(things, 20, changed), "e")
+	s.expect(s.list(things, 20, changed), "f")
+	s.expect(s.list(things, 30, b), "e") // the map that the item had before
+
+	s.pass(2 * idle)
+	s.cache.sweep()
+	s.expect(s.list(things, 40, a, changed), "ee")
+	if left := len(s.cache.classes[things].custom); left != 0 {
+		t.Errorf("%d maps are kept", left)
+	}
 }
