@@ -12,10 +12,12 @@ import (
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/grpclog"
 	corev1 "k8s.io/api/core/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/authorization"
@@ -64,6 +66,8 @@ warnings and errors are logged, unless -v or --logging-format is given.`,
 			var out io.Writer = cmd.ErrOrStderr()
 			if !cmd.Flags().Changed("v") && !cmd.Flags().Changed("logging-format") {
 				out = warnings{out, &muted}
+				// gRPC warns of each connection that fails, as do those that open it: probes and drivers.
+				grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, klog.NewStandardLogger("ERROR").Writer()))
 			}
 			if err := startLogs(cmd, logging, out); err != nil {
 				return err

@@ -64,10 +64,12 @@ spec:
 			MatchRegexp("Unhealthy: Liveness probe failed: "+message),
 			"Killing: Container main failed liveness probe, will be restarted"))
 		s.run(ctx, "delete", "pod", "sick", "--grace-period=0", "--force")
+		Expect(node.Output()).NotTo(ContainSubstring("createTransport"), "a warning of gRPC for each probe")
 	},
 		Entry("by a command", "timeoutSeconds: 60, exec: {command: [sh, -c, 'echo I am ill; exit 1']}", "I am ill"),
 		Entry("by a command that takes too long", "timeoutSeconds: 1, exec: {command: [sleep, '100']}", "command timed out"),
 		Entry("by a port", "timeoutSeconds: 60, tcpSocket: {port: 9}", `dial tcp .*:9: connect: connection refused`),
+		Entry("by gRPC", "timeoutSeconds: 1, grpc: {port: 9}", `timeout: failed to connect service ".*:9" within 1s`),
 		Entry("by HTTP", "timeoutSeconds: 60, httpGet: {port: 9}", `Get "http://.*:9/": dial tcp .*:9: connect: connection refused`),
 	)
 
