@@ -40,7 +40,7 @@ func New() controller.Controller {
 const workers = 8
 
 func setup(ctx context.Context, env *controller.Env) error {
-	if err := env.Indexes.Need(ctx, volumesByClaim(), unboundByClass(), index.PodsByClaim()); err != nil {
+	if err := env.Indexes.Need(ctx, volumesByClaim(), unboundByClass(), waitingByVolume(), index.PodsByClaim()); err != nil {
 		return err
 	}
 	b := binder{client: env.Client, live: env.Live, recorder: env.Recorder("persistentvolume-controller")}
@@ -57,7 +57,7 @@ func setup(ctx context.Context, env *controller.Env) error {
 	}
 	err := controller.Run(env, controller.Options{Name: "persistentvolumebinder-claims", Workers: workers}, claims,
 		controller.For(&corev1.PersistentVolumeClaim{}),
-		volumeEvents(stock, &classes.trigger),
+		w.volumeEvents(stock, &classes.trigger),
 		controller.Map(&corev1.Pod{}, w.claimsOfPod, never),
 		claims.trigger.Watch())
 	if err != nil {
@@ -94,6 +94,18 @@ func unboundByClass() controller.Index {
 	}}
 }
 
+// waitingByVolume finds claims that are not bound, or have lost their volume, by the volume
+// that they name.
+func waitingByVolume() controller.Index {
+	return controller.Index{Name: "waiting-volume", Object: &corev1.PersistentVolumeClaim{}, Values: func(obj client.Object) []string {
+		claim := obj.(*corev1.PersistentVolumeClaim)
+		if claim.Spec.VolumeName == "" || claim.Status.Phase == corev1.ClaimBound {
+			return nil
+		}
+		return []string{claim.Spec.VolumeName}
+	}}
+}
+
 // classValue is the value of a class in an index, which must not be empty.
 func classValue(class string) string { return "class " + class }
 
@@ -102,36 +114,47 @@ type watches struct {
 	cache client.Reader
 }
 
-// volumeEvents keeps the stock up to date, enqueues the claims that volumes name, and
-// requests a sync of the classes with a volume that claims can take, whose claims are
-// synced after the volume is in the stock. No claim is synced before the stock has the
-// volumes that exist at the start.
-func volumeEvents(stock *binding.Stock, classes *controller.Trigger[string]) controller.Watch[reconcile.Request] {
-	set := func(q controller.Queue[reconcile.Request], obj client.Object) {
+// volumeEvents keeps the stock up to date, enqueues the claims that volumes name and those
+// that wait for them by name, and requests a sync of the classes with a volume that claims
+// can take, whose claims are synced after the volume is in the stock. No claim is synced
+// before the stock has the volumes that exist at the start.
+func (w watches) volumeEvents(stock *binding.Stock, classes *controller.Trigger[string]) controller.Watch[reconcile.Request] {
+	set := func(ctx context.Context, q controller.Queue[reconcile.Request], obj client.Object) {
 		pv := obj.(*corev1.PersistentVolume)
 		stock.Set(pv)
 		if binding.Available(pv) {
 			classes.Enqueue(volume.GetPersistentVolumeClass(pv))
 		}
-		enqueueClaim(q, pv)
+		w.enqueueClaims(ctx, q, pv)
 	}
 	return controller.Watch[reconcile.Request]{Object: &corev1.PersistentVolume{}, Handler: handler.TypedFuncs[client.Object, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q controller.Queue[reconcile.Request]) { set(q, e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q controller.Queue[reconcile.Request]) {
-			set(q, e.ObjectNew)
-			enqueueClaim(q, e.ObjectOld)
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q controller.Queue[reconcile.Request]) {
+			set(ctx, q, e.Object)
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q controller.Queue[reconcile.Request]) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q controller.Queue[reconcile.Request]) {
+			set(ctx, q, e.ObjectNew)
+			w.enqueueClaims(ctx, q, e.ObjectOld)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q controller.Queue[reconcile.Request]) {
 			stock.Remove(e.Object.GetName())
-			enqueueClaim(q, e.Object)
+			w.enqueueClaims(ctx, q, e.Object)
 		},
 	}}
 }
 
-// enqueueClaim enqueues the claim that a volume names.
-func enqueueClaim(q controller.Queue[reconcile.Request], obj client.Object) {
+// enqueueClaims enqueues the claim that a volume names, or those that wait for a volume
+// without a claim.
+func (w watches) enqueueClaims(ctx context.Context, q controller.Queue[reconcile.Request], obj client.Object) {
 	if ref := obj.(*corev1.PersistentVolume).Spec.ClaimRef; ref != nil {
 		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}})
+		return
+	}
+	var list corev1.PersistentVolumeClaimList
+	if err := w.cache.List(ctx, &list, client.MatchingFields{waitingByVolume().Name: obj.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+		return // the manager stops
+	}
+	for i := range list.Items {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 }
 

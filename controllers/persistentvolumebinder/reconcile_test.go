@@ -3,6 +3,7 @@ package persistentvolumebinder
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,10 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"svc.dev/svc/controllers/controller"
@@ -34,7 +37,7 @@ func newClient(t *testing.T, failing int, objects ...client.Object) client.Clien
 		t.Fatal(err)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{})
-	for _, i := range []controller.Index{volumesByClaim(), unboundByClass(), index.PodsByClaim()} {
+	for _, i := range []controller.Index{volumesByClaim(), unboundByClass(), waitingByVolume(), index.PodsByClaim()} {
 		builder = builder.WithIndex(i.Object, i.Name, i.Values)
 	}
 	writes := 0
@@ -196,5 +199,29 @@ func TestTheEventOfAClaimThatWaitsIsRecordedAgainBeforeItExpires(t *testing.T) {
 				t.Errorf("%s: %d events, requeued after %s, %v; want %d", claim.Name, len(recorder.Events), result.RequeueAfter, err, step.events)
 			}
 		}
+	}
+}
+
+// TestAVolumeThatIsCreatedAgainSyncsTheClaimThatHasLostIt: the volume does not name the claim.
+func TestAVolumeThatIsCreatedAgainSyncsTheClaimThatHasLostIt(t *testing.T) {
+	claim := func(name, volume string, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: volume}, Status: corev1.PersistentVolumeClaimStatus{Phase: phase},
+		}
+	}
+	w := watches{newClient(t, 0, claim("lost", "pv", corev1.ClaimLost), claim("other", "x", corev1.ClaimLost), claim("bound", "pv", corev1.ClaimBound), claim("waiting", "pv", corev1.ClaimPending))}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	created := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+	w.volumeEvents(&binding.Stock{}, &controller.Trigger[string]{}).Handler.Create(t.Context(), event.CreateEvent{Object: created}, queue)
+	var got []string
+	for queue.Len() > 0 {
+		request, _ := queue.Get()
+		got = append(got, request.Name)
+	}
+	slices.Sort(got)
+	if want := []string{"lost", "waiting"}; !slices.Equal(got, want) {
+		t.Errorf("claims %v are synced, want %v", got, want)
 	}
 }
