@@ -259,15 +259,18 @@ func (p *plan) rollSurging(limit int) {
 	}
 }
 
-// revisions returns the updated pod and the old one of a node. ok is false if there are
-// two of them, or one is being deleted.
+// revisions returns the updated pod and the old one of a node, without those that are being
+// deleted: on a node that is down, they stay. ok is false if there are two of them.
 func (p *plan) revisions(all []*corev1.Pod) (updated, old *corev1.Pod, ok bool) {
 	for _, pod := range all {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
 		slot := &old
 		if p.isUpdated(pod) {
 			slot = &updated
 		}
-		if pod.DeletionTimestamp != nil || *slot != nil {
+		if *slot != nil {
 			return nil, nil, false
 		}
 		*slot = pod
