@@ -99,6 +99,7 @@ func TestRolesFollowTheRelease(t *testing.T) {
 		{"system:cluster-trust-bundle-discovery", "list", "certificates.k8s.io", "clustertrustbundles", 0, 37},
 		{"system:controller:resource-claim-controller", "get", "", "pods", 0, 34},
 		{"system:controller:resource-claim-controller", "update", "resource.k8s.io", "resourceclaims/binding", 0, 36},
+		{"system:kube-scheduler", "create", "resource.k8s.io", "resourceclaims", 0, 36},
 		{"system:controller:persistent-volume-binder", "get", "", "secrets", 32, 0},
 		{"system:controller:node-controller", "list", "networking.k8s.io", "clustercidrs", 30, 0},
 		{"system:controller:validatingadmissionpolicy-status-controller", "list", "admissionregistration.k8s.io", "validatingadmissionpolicies", 0, 30},
@@ -130,6 +131,22 @@ func TestRolesFollowTheGatesOfTheRelease(t *testing.T) {
 		})
 		if got != test.want || of != test.want {
 			t.Errorf("1.%d %s: the role %t, the rule of nodes %t, want %t", test.minor, test.set, got, of, test.want)
+		}
+	}
+}
+
+func TestTheSchedulerMakesClaimsWhereDeviceClassesOfferExtendedResources(t *testing.T) {
+	for _, test := range []struct {
+		minor int
+		set   string
+		want  bool
+	}{{34, "", false}, {34, "DRAExtendedResource=true", true}, {36, "", true}, {36, "DRAExtendedResource=false", false}} {
+		request := authorizer.AttributesRecord{Verb: "delete", APIGroup: "resource.k8s.io", Resource: "resourceclaims", ResourceRequest: true}
+		got := slices.ContainsFunc(rolesAt(t, release.Release{Major: 1, Minor: test.minor}, test.set), func(r DefaultRole) bool {
+			return r.Name == "system:kube-scheduler" && slices.ContainsFunc(r.Rules, func(rule rbacv1.PolicyRule) bool { return Allows(rule, request) })
+		})
+		if got != test.want {
+			t.Errorf("1.%d %s: %t, want %t", test.minor, test.set, got, test.want)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -68,7 +69,7 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	return controller.Run(env, controller.Options{Name: "resourceclaim-claims", Workers: o.concurrent},
 		&claimReconciler{client: env.Client, live: env.Live},
 		controller.For(&resourcev1.ResourceClaim{}),
-		controller.Map(&corev1.Pod{}, claimsOfEndedPod, hasClaims, predicate.Funcs{
+		controller.Map(&corev1.Pod{}, w.claimsOfEndedPod, predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool { return isDone(e.Object.(*corev1.Pod)) },
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				return isDone(e.ObjectNew.(*corev1.Pod)) || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
@@ -97,14 +98,12 @@ func podsByTemplate() controller.Index {
 	}}
 }
 
-// claimNames returns the names of a pod's claims, but for those that are still to be made.
+// claimNames returns the names of a pod's claims, also that of its extended resources, but for
+// those that are still to be made.
 func claimNames(pod *corev1.Pod) []string {
 	var names []string
-	for i := range pod.Spec.ResourceClaims {
-		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
-		if err == nil && name != nil {
-			names = append(names, *name)
-		}
+	for name := range resourceclaim.PodClaims(pod) {
+		names = append(names, name)
 	}
 	return names
 }
@@ -130,12 +129,21 @@ func (w watches) podsOf(by controller.Index) func(context.Context, client.Object
 	}
 }
 
-// claimsOfEndedPod returns the claims that a pod no longer needs.
-func claimsOfEndedPod(_ context.Context, pod client.Object) []reconcile.Request {
-	names := claimNames(pod.(*corev1.Pod))
-	requests := make([]reconcile.Request, len(names))
-	for i, name := range names {
-		requests[i].NamespacedName = types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}
+// claimsOfEndedPod returns the claims that a pod no longer needs: those that it names, and those
+// that were made for it. One that was made for its extended resources may not be named yet.
+func (w watches) claimsOfEndedPod(ctx context.Context, pod client.Object) []reconcile.Request {
+	names := sets.New(claimNames(pod.(*corev1.Pod))...)
+	var owned resourcev1.ResourceClaimList
+	by := client.MatchingFields{index.ByController(&resourcev1.ResourceClaim{}).Name: string(pod.GetUID())}
+	if err := w.cache.List(ctx, &owned, client.InNamespace(pod.GetNamespace()), by, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the manager stops
+	}
+	for i := range owned.Items {
+		names.Insert(owned.Items[i].Name)
+	}
+	requests := make([]reconcile.Request, 0, len(names))
+	for name := range names {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}})
 	}
 	return requests
 }

@@ -1,12 +1,17 @@
 package resourceclaim
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"svc.dev/svc/controllers/index"
 )
 
 func TestClaimIsReleasedDeallocatedAndUnprotected(t *testing.T) {
@@ -99,5 +104,27 @@ func TestPodThatIsDone(t *testing.T) {
 		if got := isDone(&test.pod); got != test.want {
 			t.Errorf("a pod that %s: %v", test.name, got)
 		}
+	}
+}
+
+func TestTheClaimsOfAnEndedPodAreThoseThatItNamesAndThoseThatItOwns(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "u"}}
+	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: new("shared")}}
+	pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "named"}
+	owned := func(namespace, name string, by types.UID) *resourcev1.ResourceClaim {
+		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Pod", Name: "web", UID: by, Controller: new(true)},
+		}}}
+	}
+	by := index.ByController(&resourcev1.ResourceClaim{})
+	c := fake.NewClientBuilder().WithIndex(by.Object, by.Name, by.Values).
+		WithObjects(owned("ns", "named", "u"), owned("ns", "not-named-yet", "u"), owned("ns", "other", "v"), owned("other", "theirs", "u")).Build()
+	var got []string
+	for _, r := range (watches{c}).claimsOfEndedPod(t.Context(), pod) {
+		got = append(got, r.String())
+	}
+	slices.Sort(got)
+	if want := []string{"ns/named", "ns/not-named-yet", "ns/shared"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"svc.dev/svc/apis/devices"
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/devicetaints"
 	"svc.dev/svc/controllers/scheduler/configfile"
@@ -40,7 +41,7 @@ func New() controller.Controller {
 		Aliases: []string{"kube-scheduler"},
 		Reads:   reads(),
 
-		FurtherGates: []string{devicetaints.RulesGate, volumesGate, decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate},
+		FurtherGates: []string{devicetaints.RulesGate, volumesGate, decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate, devices.ExtendedResourcesGate},
 		// Releases before 1.24 do not have it; drivers' capacity is not considered then.
 		// Releases since 1.34 have the kinds of resource claims.
 		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}},
@@ -51,6 +52,8 @@ func New() controller.Controller {
 			controller.Can("", []string{"pods/status", "persistentvolumes", "persistentvolumeclaims"}, []string{"patch"}),
 			// The last one is what a kube-apiserver of 1.36 and later asks for.
 			controller.Can("resource.k8s.io", []string{"resourceclaims", "resourceclaims/status", "resourceclaims/binding"}, []string{"patch"}),
+			// Those for extended resources.
+			controller.Can("resource.k8s.io", []string{"resourceclaims"}, []string{"create", "delete"}),
 		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.StringVar(&o.name, nameFlag, o.name, "The spec.schedulerName of the pods that are given a node. Other pods are left to other schedulers.")
@@ -136,7 +139,7 @@ func applyGates(ctx context.Context, env *controller.Env, config *configfile.Con
 		return err
 	}
 	on := map[string]bool{}
-	for _, gate := range []string{decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate} {
+	for _, gate := range []string{decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate, devices.ExtendedResourcesGate} {
 		var err error
 		if on[gate], err = env.On(ctx, gate); err != nil {
 			return err
@@ -144,6 +147,9 @@ func applyGates(ctx context.Context, env *controller.Env, config *configfile.Con
 	}
 	if !on[decision.DeclaredFeatures] {
 		config.Disable(decision.DeclaredFeatures)
+	}
+	for _, p := range config.Profiles {
+		p.ExtendedResources = on[devices.ExtendedResourcesGate]
 	}
 	return awaitDevices(config.Profiles, on[deviceConditionsGate] && on[deviceStatusGate])
 }

@@ -56,9 +56,13 @@ type step struct {
 	assumed  *corev1.Pod
 	claims   []decision.ClaimDecision
 	devices  []decision.DeviceDecision
+	// extended is what to write into the pod's status when the devices are written; nil
+	// leaves it as it is.
+	extended *decision.ExtendedStatus
 	// waits is set if the pod must not be bound before its devices are ready.
 	waits bool
-	// release is the name of a resource claim to deallocate for a pod without a node.
+	// release is the name of a resource claim to deallocate, or to delete if it is that for
+	// extended resources, for a pod without a node.
 	release string
 	// message is the reason why no node fits, and preemption what is done about it.
 	message    string
@@ -146,7 +150,7 @@ func (c *core) next() (step, bool) {
 	}
 	c.date(pod, d.Devices)
 	c.snapshot.AssumeDevices(&assumed, d.Devices)
-	next.assumed, next.claims, next.devices = &assumed, d.Claims, d.Devices
+	next.assumed, next.claims, next.devices, next.extended = &assumed, d.Claims, d.Devices, d.ExtendedStatus
 	return next, true
 }
 
@@ -379,8 +383,20 @@ func (c *core) resourceClaimChanged(before, after *resourcev1.ResourceClaim) {
 		c.snapshot.SetResourceClaim(after)
 	}
 	c.wake(decision.DevicesChanged)
-	c.queue.Wake(queue.Events(decision.OwnClaimChanged), func(pod *corev1.Pod) bool {
-		return pod.Namespace == claim.Namespace && decision.UsesResourceClaim(pod, claim.Name)
+	c.queue.Wake(queue.Events(decision.OwnClaimChanged), func(pod *corev1.Pod) bool { return decision.UsesResourceClaim(pod, claim) })
+}
+
+// deviceClassChanged handles an event of a device class. Without it, another one may offer its
+// extended resource.
+func (c *core) deviceClassChanged(before, after *resourcev1.DeviceClass) {
+	if after == nil {
+		c.snapshot.RemoveDeviceClass(before.Name)
+	} else {
+		c.snapshot.SetDeviceClass(after)
+		c.wake(decision.DevicesChanged)
+	}
+	c.queue.Wake(queue.Events(decision.OwnClassChanged), func(pod *corev1.Pod) bool {
+		return decision.RequestsClass(pod, before) || decision.RequestsClass(pod, after)
 	})
 }
 

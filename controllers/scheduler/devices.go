@@ -2,11 +2,15 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -20,15 +24,14 @@ import (
 // decision.
 func (b *binder) bindDevices(ctx context.Context, pod *corev1.Pod, decisions []decision.DeviceDecision, written func(*resourcev1.ResourceClaim)) error {
 	for _, d := range decisions {
-		claim := &resourcev1.ResourceClaim{}
-		key := client.ObjectKey{Namespace: pod.Namespace, Name: d.Claim}
-		if err := b.client.Get(ctx, key, claim); err != nil {
-			return fmt.Errorf("resource claim %s: %w", d.Claim, err)
+		claim, err := b.ensureClaim(ctx, pod, d)
+		if err == nil {
+			err = b.bindClaim(ctx, pod, claim, d)
 		}
-		err := b.bindClaim(ctx, pod, claim, d)
 		if err != nil {
 			// The response may have been lost.
-			if live := (&resourcev1.ResourceClaim{}); b.live.Get(ctx, key, live) == nil && devices.IsReservedFor(live, pod.UID) {
+			key := client.ObjectKey{Namespace: pod.Namespace, Name: d.Claim}
+			if live := (&resourcev1.ResourceClaim{}); b.live.Get(ctx, key, live) == nil && isWritten(live, pod, d) {
 				claim, err = live, nil
 			}
 		}
@@ -40,11 +43,43 @@ func (b *binder) bindDevices(ctx context.Context, pod *corev1.Pod, decisions []d
 	return nil
 }
 
+// ensureClaim returns the claim of a decision. The one for the extended resources of the pod
+// is created if it does not exist.
+func (b *binder) ensureClaim(ctx context.Context, pod *corev1.Pod, d decision.DeviceDecision) (*resourcev1.ResourceClaim, error) {
+	claim, key := &resourcev1.ResourceClaim{}, client.ObjectKey{Namespace: pod.Namespace, Name: d.Claim}
+	err := b.client.Get(ctx, key, claim)
+	if d.Create == nil || client.IgnoreNotFound(err) != nil {
+		return claim, err
+	}
+	if err != nil { // there is none
+		claim = d.Create.DeepCopy()
+		if err = b.client.Create(ctx, claim); apierrors.IsAlreadyExists(err) {
+			err = b.live.Get(ctx, key, claim)
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case devices.ExtendedClaimOf(claim) != pod.UID:
+		return nil, errors.New("it exists and is not that of the pod's extended resources: delete it")
+	case !apiequality.Semantic.DeepEqual(claim.Spec, d.Create.Spec):
+		return nil, errors.New("it was made for another node")
+	}
+	return claim, nil
+}
+
+// isWritten reports whether a claim is as the decision says.
+func isWritten(claim *resourcev1.ResourceClaim, pod *corev1.Pod, d decision.DeviceDecision) bool {
+	return devices.IsReservedFor(claim, pod.UID) && (d.Allocation == nil || claim.Status.Allocation != nil &&
+		apiequality.Semantic.DeepEqual(claim.Status.Allocation.Devices, d.Allocation.Devices) &&
+		apiequality.Semantic.DeepEqual(claim.Status.Allocation.NodeSelector, d.Allocation.NodeSelector))
+}
+
 // bindClaim writes a decision. An allocated claim has a finalizer, so that it is not
 // removed while it is used.
 func (b *binder) bindClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim, d decision.DeviceDecision) error {
 	switch {
-	case devices.IsReservedFor(claim, pod.UID):
+	case isWritten(claim, pod, d):
 		return nil
 	case claim.DeletionTimestamp != nil:
 		return errors.New("it is being deleted")
@@ -63,8 +98,29 @@ func (b *binder) bindClaim(ctx context.Context, pod *corev1.Pod, claim *resource
 	return b.client.Status().Patch(ctx, claim, before)
 }
 
-// release deallocates a claim that only a pod without a node uses, if at all. Its event
-// retries the pod. If the claim has changed meanwhile, it stays as it is.
+// nameExtendedClaim writes into a pod's status which claim is that of its extended resources,
+// or that there is none. A pod that was deleted needs it no more: its binding fails.
+func (b *binder) nameExtendedClaim(ctx context.Context, pod *corev1.Pod, status *decision.ExtendedStatus) error {
+	if status == nil {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   map[string]any{"extendedResourceClaimStatus": status.PodExtendedResourceClaimStatus},
+	})
+	if err != nil {
+		return err
+	}
+	err = b.plain.Status().Patch(ctx, named(pod), client.RawPatch(types.MergePatchType, patch))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("write status.extendedResourceClaimStatus: %w", err)
+	}
+	return nil
+}
+
+// release deallocates a claim that only a pod without a node uses, if at all, or deletes it if
+// it was made for the pod's extended resources. Its event retries the pod. If the claim has
+// changed meanwhile, it stays as it is.
 func (b *binder) release(ctx context.Context, pod *corev1.Pod, name string) {
 	claim := &resourcev1.ResourceClaim{}
 	if err := b.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, claim); err != nil {
@@ -73,9 +129,29 @@ func (b *binder) release(ctx context.Context, pod *corev1.Pod, name string) {
 	if devices.IsReservedForOthers(claim, pod.UID) {
 		return
 	}
+	give := b.deallocate
+	if devices.ExtendedClaimOf(claim) != "" {
+		give = b.delete
+	}
+	if err := give(ctx, claim); client.IgnoreNotFound(err) != nil {
+		klog.FromContext(ctx).V(2).Info("Failed to release resource claim, will retry with its pod", "resourceClaim", klog.KObj(claim), "reason", err.Error())
+	}
+}
+
+func (b *binder) deallocate(ctx context.Context, claim *resourcev1.ResourceClaim) error {
 	before := client.MergeFromWithOptions(claim.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	claim.Status = resourcev1.ResourceClaimStatus{}
-	if err := b.client.Status().Patch(ctx, claim, before); err != nil {
-		klog.FromContext(ctx).V(2).Info("Failed to deallocate resource claim, will retry with its pod", "resourceClaim", klog.KObj(claim), "reason", err.Error())
+	return b.client.Status().Patch(ctx, claim, before)
+}
+
+// delete deletes a claim, which is not protected by the finalizer of its allocation.
+func (b *binder) delete(ctx context.Context, claim *resourcev1.ResourceClaim) error {
+	if controllerutil.ContainsFinalizer(claim, resourcev1.Finalizer) {
+		before := client.MergeFromWithOptions(claim.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		controllerutil.RemoveFinalizer(claim, resourcev1.Finalizer)
+		if err := b.client.Patch(ctx, claim, before); err != nil {
+			return err
+		}
 	}
+	return b.client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
 }

@@ -158,6 +158,7 @@ var eventNames = []struct {
 	{decision.VolumeChanged, "PvUpdate"},
 	{decision.ClassChanged, "StorageClassUpdate"},
 	{decision.CSINodeChanged, "CSINodeUpdate"},
+	{decision.OwnClassChanged, "DeviceClassUpdate"},
 	{decision.AttachmentGone, "VolumeAttachmentDelete"},
 	{decision.NamespaceChanged, "NamespaceUpdate"},
 }

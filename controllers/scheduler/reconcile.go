@@ -15,14 +15,16 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"svc.dev/svc/controllers/pods"
 	"svc.dev/svc/controllers/scheduler/configfile"
 	"svc.dev/svc/controllers/scheduler/decision"
 )
 
 // scheduler reads pods, nodes and the other types of kinds. It alone writes
 // spec.nodeName (by binding) of pods with one of its names, and while they have none
-// their condition PodScheduled and status.nominatedNodeName. It deletes the victims of
-// preemption, and writes their condition DisruptionTarget before.
+// their condition PodScheduled, status.nominatedNodeName and
+// status.extendedResourceClaimStatus, whose claim it creates and deletes. It deletes the
+// victims of preemption, and writes their condition DisruptionTarget before.
 //
 // It is not a reconciler with a work queue: it takes pods by priority, a decision
 // concerns all pods and nodes, and a pod must start to wait for an event in the same
@@ -184,9 +186,16 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 			l.post(ctx, func() { l.claimed(ctx, s, start, err) })
 			return
 		}
-		if err := l.binder.bindDevices(ctx, s.pod, s.devices, func(claim *resourcev1.ResourceClaim) {
+		err := l.binder.bindDevices(ctx, s.pod, s.devices, func(claim *resourcev1.ResourceClaim) {
 			l.post(ctx, func() { l.core.snapshot.DevicesWritten(claim.Namespace, claim.Name, claim.ResourceVersion) })
-		}); err != nil {
+		})
+		if err == nil {
+			err = l.binder.nameExtendedClaim(ctx, s.pod, s.extended)
+		}
+		if err != nil {
+			if pods.NamespaceTerminates(err) {
+				err = nil // so is the pod
+			}
 			l.post(ctx, func() { l.bound(ctx, s, start, false, err) })
 			return
 		}
@@ -204,7 +213,7 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 	})
 }
 
-// release deallocates the claim of a step, if there is one.
+// release deallocates or deletes the claim of a step, if there is one.
 func (l *loop) release(ctx context.Context, s step) {
 	if s.release != "" {
 		l.running.Go(func() { l.binder.release(ctx, s.pod, s.release) })

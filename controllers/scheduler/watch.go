@@ -43,8 +43,7 @@ func kinds() []kind {
 			func(s *decision.Snapshot, o *storagev1.CSIDriver) { s.RemoveDriver(o.Name) }),
 		snapshotKind(decision.ClassChanged, (*decision.Snapshot).SetCapacity, (*decision.Snapshot).RemoveCapacity),
 		kindOf((*core).resourceClaimChanged),
-		snapshotKind(decision.DevicesChanged, (*decision.Snapshot).SetDeviceClass,
-			func(s *decision.Snapshot, o *resourcev1.DeviceClass) { s.RemoveDeviceClass(o.Name) }),
+		kindOf((*core).deviceClassChanged),
 		snapshotKind(decision.DevicesChanged, (*decision.Snapshot).SetResourceSlice,
 			func(s *decision.Snapshot, o *resourcev1.ResourceSlice) { s.RemoveResourceSlice(o.Name) }),
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
@@ -137,6 +138,63 @@ var _ = Describe("resource claims", func() {
 		Consistently(nodeOf(ctx, p.name, "web")).Should(BeEmpty())
 		driverSets("example.com/attached")
 		Eventually(nodeOf(ctx, p.name, "web")).Should(Equal(node))
+	})
+
+	It("are made for extended resources that a device class offers, also while the manager is killed, and deleted with the end of the pod", func(ctx SpecContext) {
+		p := newPool(ctx)
+		resourceName := "example.com/" + p.name
+		p.addNode(ctx, nil)
+		withDevices := p.addNode(ctx, nil)
+		offer(ctx, p.name, withDevices, "gpu-0", "gpu-1")
+		devices := func(count string) func(*corev1.Pod) {
+			return func(pod *corev1.Pod) {
+				list := corev1.ResourceList{corev1.ResourceName(resourceName): resource.MustParse(count)}
+				pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
+			}
+		}
+		p.addPod(ctx, "first", devices("2"))
+		Eventually(scheduled(ctx, p.name, "first")).Should(ContainSubstring("2 Insufficient " + resourceName))
+		run(ctx, "patch", "deviceclass", p.name, "--type=merge", fmt.Sprintf(`--patch={"spec":{"extendedResourceName":%q}}`, resourceName))
+		Eventually(nodeOf(ctx, p.name, "first")).Should(Equal(withDevices))
+		made := func(what string) string {
+			return run(ctx, "-n", p.name, "get", "resourceclaims", "-o", "jsonpath={.items[*]"+what+"}")
+		}
+		name := made(".metadata.name")
+		Expect(name).To(HavePrefix("first-extended-resources-"))
+		Expect(made(`.metadata.annotations.resource\.kubernetes\.io/extended-resource-claim`)).To(Equal("true"))
+		Expect(made(".metadata.ownerReferences[0].name")).To(Equal("first"))
+		Expect(made(".spec.devices.requests[0].name")).To(Equal("container-0-request-0"))
+		Expect(made(".status.allocation.devices.results[*].device")).To(Equal("gpu-0 gpu-1"))
+		Expect(made(".status.reservedFor[*].name")).To(Equal("first"))
+		Expect(run(ctx, "-n", p.name, "get", "pod", "first", "-o", "jsonpath={.status.extendedResourceClaimStatus}")).To(MatchJSON(fmt.Sprintf(
+			`{"resourceClaimName":%q,"requestMappings":[{"containerName":"web","resourceName":%q,"requestName":"container-0-request-0"}]}`, name, resourceName)))
+
+		By("the devices are allocated once")
+		killManager(ctx)
+		p.addPod(ctx, "second", func(pod *corev1.Pod) {
+			devices("1")(pod)
+			pod.Annotations = map[string]string{simulate.ExitAnnotation: "0"}
+		})
+		p.addPod(ctx, "implicit", func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix + p.name): resource.MustParse("1")}
+			pod.Annotations = map[string]string{simulate.ExitAnnotation: "0"}
+		})
+		startManager(ctx)
+		Eventually(scheduled(ctx, p.name, "second")).Should(ContainSubstring("2 cannot allocate all claims"))
+		Expect(made(".metadata.name")).To(Equal(name))
+		run(ctx, "-n", p.name, "delete", "pod", "first")
+		for _, pod := range []string{"second", "implicit"} {
+			Eventually(phaseOf(ctx, p.name, pod)).Should(Equal("Succeeded"))
+		}
+		Eventually(func() string { return made(".metadata.name") }).Should(BeEmpty())
+
+		By("a node with a device plugin needs no claim")
+		withPlugin := p.addNode(ctx, func(n *corev1.Node) {
+			n.Status.Allocatable[corev1.ResourceName(resourceName)] = resource.MustParse("3")
+		})
+		p.addPod(ctx, "third", devices("3"))
+		Eventually(nodeOf(ctx, p.name, "third")).Should(Equal(withPlugin))
+		Expect(made(".metadata.name")).To(BeEmpty())
 	})
 
 	It("lose their pods when a rule taints their devices, also while the manager is killed, and get no tainted device", func(ctx SpecContext) {

@@ -19,12 +19,15 @@ type Decision struct {
 	// Devices are the resource claims of the pod to write before it is bound. They are
 	// decided on when all other claims are bound.
 	Devices []DeviceDecision
+	// ExtendedStatus is what to write into the pod's status when Devices are written; nil if
+	// it says so already.
+	ExtendedStatus *ExtendedStatus
 	// Wait is set if the pod must not be bound yet when Devices are written. When the claim
 	// changes, or the time for that is over, the caller decides again.
 	Wait *DeviceWait
 	// Release is the name of a resource claim to deallocate if there is no node: it is
-	// allocated where the pod does not fit, or its devices cannot become ready. Empty if there
-	// is none.
+	// allocated where the pod does not fit, or its devices cannot become ready. The claim for
+	// the pod's extended resources is to be deleted. Empty if there is none.
 	Release string
 
 	// Err is the error of an extender, without whose answer there is no decision: of the

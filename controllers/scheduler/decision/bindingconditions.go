@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/ptr"
+
+	devicesapi "svc.dev/svc/apis/devices"
 )
 
 // DefaultDeviceBindTimeout is how long a pod waits for its devices to be ready, as with
@@ -72,12 +74,18 @@ func hasBindingConditions(r resourcev1.DeviceRequestAllocationResult) bool {
 	return len(r.BindingConditions) > 0
 }
 
-// UsesResourceClaim reports whether a pod uses a resource claim of its namespace.
-func UsesResourceClaim(pod *corev1.Pod, claim string) bool {
-	return slices.ContainsFunc(pod.Spec.ResourceClaims, func(c corev1.PodResourceClaim) bool {
-		name, _, err := resourceclaim.Name(pod, &c)
-		return err == nil && ptr.Deref(name, "") == claim
-	})
+// UsesResourceClaim reports whether a pod uses a resource claim: one that it names, or the one
+// that was made for its extended resources.
+func UsesResourceClaim(pod *corev1.Pod, claim *resourcev1.ResourceClaim) bool {
+	if owner := devicesapi.ExtendedClaimOf(claim); owner != "" && owner == pod.UID {
+		return true
+	}
+	for name := range resourceclaim.PodClaims(pod) {
+		if name == claim.Name && pod.Namespace == claim.Namespace {
+			return true
+		}
+	}
+	return false
 }
 
 // statusOf returns what the driver of an allocated device has written about it.

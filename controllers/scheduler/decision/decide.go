@@ -51,6 +51,7 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 	if len(d.Claims) == 0 {
 		d.Devices, d.Err = r.devices.place(best)
 		d.Wait = r.devices.awaits(d.Devices)
+		d.ExtendedStatus = r.extendedStatus(best)
 	}
 	return d
 }

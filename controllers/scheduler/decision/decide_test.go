@@ -89,14 +89,14 @@ func TestEventsAfterWhichARejectedPodIsRetried(t *testing.T) {
 		filters []string
 		wokenBy Event
 	}{
-		"cpu=9":            {[]string{"NodeResourcesFit"}, NodeAdded | NodeAllocatable | PodGone | PodShrunk},
+		"cpu=9":            {[]string{"NodeResourcesFit"}, NodeAdded | NodeAllocatable | PodGone | PodShrunk | OwnClassChanged},
 		"select={x=y}":     {[]string{"NodeAffinity"}, NodeAdded | NodeLabels},
 		"in=gone":          {[]string{"NodeAffinity"}, NodeAdded | NodeLabels},
 		"claim=data":       {[]string{"VolumeRestrictions"}, NodeAdded | PodGone | ClaimChanged},
 		"near={a=b}/host":  {[]string{"InterPodAffinity"}, NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged},
 		"gated":            {nil, 0},
 		"restarts-all":     {[]string{"NodeDeclaredFeatures"}, NodeAdded | NodeFeatures},
-		"device=gpu cpu=9": {[]string{"DynamicResources"}, NodeAdded | NodeLabels | DevicesChanged},
+		"device=gpu cpu=9": {[]string{"DynamicResources"}, NodeAdded | NodeLabels | NodeAllocatable | DevicesChanged},
 	} {
 		s := NewSnapshot()
 		s.SetNode(parseNode("a"))

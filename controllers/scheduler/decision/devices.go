@@ -1,25 +1,22 @@
 package decision
 
 import (
+	"cmp"
 	"context" //nolint:depguard // the library's allocator takes one, which is never cancelled here
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	devicesapi "svc.dev/svc/apis/devices"
-	"svc.dev/svc/controllers/devicetaints"
 )
 
 // DeviceDecision is what to write into the status of a resource claim before the pod is
@@ -29,6 +26,9 @@ type DeviceDecision struct {
 	Claim string
 	// Allocation is nil for a claim that is allocated already.
 	Allocation *resourcev1.AllocationResult
+	// Create is the claim to create if it does not exist: that for the extended resources of
+	// the pod. Nil for others.
+	Create *resourcev1.ResourceClaim
 }
 
 // devices has the resource claims of pods, and the devices that drivers offer
@@ -44,6 +44,8 @@ type devices struct {
 	// assumed are the claims whose allocation or reservation is being written, as they
 	// will be.
 	assumed map[objectName]*assumedClaim
+	// extendedClaims are the names of the claims for extended resources, by their pods.
+	extendedClaims map[types.UID]string
 	// expressions are the compiled selectors; nil until one is needed.
 	expressions *cel.Cache
 }
@@ -65,32 +67,29 @@ func newDevices() devices {
 		rules:   map[string]*resourcev1.DeviceTaintRule{},
 		tainted: map[string]*resourcev1.ResourceSlice{},
 		assumed: map[objectName]*assumedClaim{},
+
+		extendedClaims: map[types.UID]string{},
 	}
 }
-
-// allocatorFeatures returns the features of the allocator. With binding conditions, it
-// allocates devices for which bindings have to wait.
-func allocatorFeatures(bindingConditions bool) structured.Features {
-	return structured.Features{
-		AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true,
-		DeviceBindingAndStatus: bindingConditions,
-	}
-}
-
-// expressionsKept is how many compiled expressions are kept.
-const expressionsKept = 100
 
 // SetResourceClaim adds a resource claim, or replaces it.
 func (s *Snapshot) SetResourceClaim(claim *resourcev1.ResourceClaim) {
 	name := objectName{claim.Namespace, claim.Name}
 	s.devices.claims[name] = claim
-	if a := s.devices.assumed[name]; a != nil && (a.claim.UID != claim.UID || a.shownBy(claim)) {
+	if pod := devicesapi.ExtendedClaimOf(claim); pod != "" {
+		s.devices.extendedClaims[pod] = claim.Name
+	}
+	if a := s.devices.assumed[name]; a != nil && (a.claim.UID != "" && a.claim.UID != claim.UID || a.shownBy(claim)) {
 		delete(s.devices.assumed, name)
 	}
 }
 
-// shownBy reports whether a claim of a watch has the write, or a later one.
+// shownBy reports whether a claim of a watch, nil if it shows none, has the write, or a later
+// one.
 func (a *assumedClaim) shownBy(claim *resourcev1.ResourceClaim) bool {
+	if claim == nil {
+		return false
+	}
 	if devicesapi.IsReservedFor(claim, a.pod) {
 		return true
 	}
@@ -103,8 +102,14 @@ func (a *assumedClaim) shownBy(claim *resourcev1.ResourceClaim) bool {
 
 // RemoveResourceClaim removes a resource claim.
 func (s *Snapshot) RemoveResourceClaim(namespace, name string) {
-	delete(s.devices.claims, objectName{namespace, name})
-	delete(s.devices.assumed, objectName{namespace, name})
+	key := objectName{namespace, name}
+	if claim := s.devices.claims[key]; claim != nil {
+		if pod := devicesapi.ExtendedClaimOf(claim); s.devices.extendedClaims[pod] == name {
+			delete(s.devices.extendedClaims, pod)
+		}
+	}
+	delete(s.devices.claims, key)
+	delete(s.devices.assumed, key)
 }
 
 // SetDeviceClass adds a device class, or replaces it.
@@ -143,7 +148,7 @@ func (s *Snapshot) RemoveDeviceTaintRule(name string) {
 func (s *Snapshot) AssumeDevices(pod *corev1.Pod, decisions []DeviceDecision) {
 	for _, d := range decisions {
 		name := objectName{pod.Namespace, d.Claim}
-		claim := s.devices.claims[name].DeepCopy()
+		claim := cmp.Or(s.devices.claims[name], d.Create).DeepCopy()
 		d.ApplyTo(claim, pod)
 		s.devices.assumed[name] = &assumedClaim{pod: pod.UID, claim: claim}
 	}
@@ -154,7 +159,9 @@ func (d DeviceDecision) ApplyTo(claim *resourcev1.ResourceClaim, pod *corev1.Pod
 	if d.Allocation != nil {
 		claim.Status.Allocation = d.Allocation.DeepCopy()
 	}
-	claim.Status.ReservedFor = append(claim.Status.ReservedFor, devicesapi.Consumer(pod))
+	if !devicesapi.IsReservedFor(claim, pod.UID) {
+		claim.Status.ReservedFor = append(claim.Status.ReservedFor, devicesapi.Consumer(pod))
+	}
 }
 
 // DevicesWritten records that a claim has been written, with its resource version: it is
@@ -194,6 +201,8 @@ type devicesRequest struct {
 	// wait is the allocated claim that was allocated first of those whose devices are not
 	// ready; nil if all are.
 	wait *DeviceWait
+	// extended is nil if the pod has no extended resources that device classes offer.
+	extended *extendedRequest
 	// allocator is nil if there is nothing to allocate.
 	allocator structured.Allocator
 }
@@ -211,10 +220,14 @@ func (r reachedClaim) reaches(n *node) bool { return r.selector != nil && r.sele
 // allocated.
 func allocatesDevices(s *Snapshot, r *request) rule {
 	r.devices = nil
-	if len(r.pod.Spec.ResourceClaims) == 0 {
+	var extended *extendedRequest
+	if r.profile.ExtendedResources {
+		extended = s.devices.extended(r.pod, r.classes)
+	}
+	if len(r.pod.Spec.ResourceClaims) == 0 && extended == nil {
 		return rule{}
 	}
-	need, err := s.devices.request(r.pod, r.profile.DeviceBindTimeout > 0)
+	need, err := s.devices.request(r.pod, extended, r.profile.DeviceBindTimeout > 0)
 	if err != nil {
 		return rule{podReason: err.Error()}
 	}
@@ -230,9 +243,10 @@ func allocatesDevices(s *Snapshot, r *request) rule {
 	}}
 }
 
-// request returns what a pod needs. The error is the reason why it fits no node.
-func (d *devices) request(pod *corev1.Pod, bindingConditions bool) (*devicesRequest, error) {
-	need := &devicesRequest{}
+// request returns what a pod needs, for its claims and its extended resources, if any. The
+// error is the reason why it fits no node.
+func (d *devices) request(pod *corev1.Pod, extended *extendedRequest, bindingConditions bool) (*devicesRequest, error) {
+	need := &devicesRequest{extended: extended}
 	for i := range pod.Spec.ResourceClaims {
 		claim, err := d.usable(pod, &pod.Spec.ResourceClaims[i])
 		switch {
@@ -245,15 +259,22 @@ func (d *devices) request(pod *corev1.Pod, bindingConditions bool) (*devicesRequ
 			}
 			need.allocate = append(need.allocate, claim)
 		default:
-			if err := d.use(need, claim, pod.UID); err != nil {
+			if err := d.useAllocated(need, claim, pod.UID, bindingConditions); err != nil {
 				return nil, err
-			}
-			if bindingConditions {
-				need.await(claim)
 			}
 		}
 	}
-	if len(need.allocate) == 0 {
+	if extended != nil && extended.made != nil {
+		switch claim := extended.made; {
+		case claim.DeletionTimestamp != nil:
+			return nil, beingDeleted(claim.Name)
+		case claim.Status.Allocation != nil:
+			if err := d.useAllocated(need, claim, pod.UID, bindingConditions); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(need.allocate) == 0 && extended == nil {
 		return need, nil
 	}
 	var err error
@@ -261,14 +282,29 @@ func (d *devices) request(pod *corev1.Pod, bindingConditions bool) (*devicesRequ
 	return need, err
 }
 
-// use adds an allocated claim to what a pod needs. The error is the reason why the pod cannot
-// use it.
+// useAllocated adds an allocated claim to what a pod needs, with the binding conditions of its
+// devices if the pod waits for them. The error is the reason why the pod cannot use it.
+func (d *devices) useAllocated(need *devicesRequest, claim *resourcev1.ResourceClaim, pod types.UID, bindingConditions bool) error {
+	if err := d.use(need, claim, pod); err != nil {
+		return err
+	}
+	if bindingConditions {
+		need.await(claim)
+	}
+	return nil
+}
+
 func (d *devices) use(need *devicesRequest, claim *resourcev1.ResourceClaim, pod types.UID) error {
 	name := objectName{claim.Namespace, claim.Name}
 	switch a := d.assumed[name]; {
 	case a != nil && a.written == "":
 		decision := DeviceDecision{Claim: claim.Name}
-		if d.claims[name].Status.Allocation == nil {
+		shown := d.claims[name]
+		if shown == nil {
+			decision.Create = claim.DeepCopy()
+			decision.Create.Status = resourcev1.ResourceClaimStatus{}
+		}
+		if shown == nil || shown.Status.Allocation == nil {
 			decision.Allocation = claim.Status.Allocation
 		}
 		need.rewrite = append(need.rewrite, decision)
@@ -307,7 +343,7 @@ func (d *devices) usable(pod *corev1.Pod, podClaim *corev1.PodResourceClaim) (*r
 	case claim == nil:
 		return nil, fmt.Errorf("resourceclaim %q not found", *name)
 	case claim.DeletionTimestamp != nil:
-		return nil, fmt.Errorf("resourceclaim %q is being deleted", *name)
+		return nil, beingDeleted(*name)
 	case a != nil && a.pod != pod.UID:
 		return nil, fmt.Errorf("resourceclaim %q is being allocated for another pod", *name)
 	case a != nil:
@@ -318,6 +354,8 @@ func (d *devices) usable(pod *corev1.Pod, podClaim *corev1.PodResourceClaim) (*r
 	}
 	return claim, nil
 }
+
+func beingDeleted(claim string) error { return fmt.Errorf("resourceclaim %q is being deleted", claim) }
 
 // haveClasses checks that the device classes of a claim exist.
 func (d *devices) haveClasses(claim *resourcev1.ResourceClaim) error {
@@ -338,82 +376,9 @@ func (d *devices) haveClasses(claim *resourcev1.ResourceClaim) error {
 	return nil
 }
 
-// allocator returns an allocator of the devices that are free.
-func (d *devices) allocator(bindingConditions bool) (structured.Allocator, error) {
-	features := allocatorFeatures(bindingConditions)
-	if d.expressions == nil {
-		d.expressions = cel.NewCache(expressionsKept, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity})
-	}
-	taken := structured.AllocatedState{
-		AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
-		AggregatedCapacity: structured.NewConsumedCapacityCollection(),
-	}
-	for name, claim := range d.claims {
-		if a := d.assumed[name]; a != nil {
-			claim = a.claim
-		}
-		take(&taken, claim.Status.Allocation)
-	}
-	return structured.NewAllocator(context.Background(), features, taken, classLister(d.classes), d.offered(), d.expressions)
-}
-
-// offered returns all slices, with the taints of the rules.
-func (d *devices) offered() []*resourcev1.ResourceSlice {
-	offered := make([]*resourcev1.ResourceSlice, 0, len(d.slices))
-	rules := slices.Collect(maps.Values(d.rules))
-	for _, name := range sets.List(sets.KeySet(d.slices)) {
-		if d.tainted[name] == nil {
-			d.tainted[name] = devicetaints.Apply(d.slices[name], rules)
-		}
-		offered = append(offered, d.tainted[name])
-	}
-	return offered
-}
-
-// take adds the devices of an allocation to those that are taken. Administrative access
-// takes none.
-func take(taken *structured.AllocatedState, allocation *resourcev1.AllocationResult) {
-	if allocation == nil {
-		return
-	}
-	for _, r := range allocation.Devices.Results {
-		id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
-		switch {
-		case r.AdminAccess != nil && *r.AdminAccess:
-		case r.ShareID != nil:
-			taken.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, r.ShareID))
-			if r.ConsumedCapacity != nil {
-				taken.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity))
-			}
-		default:
-			taken.AllocatedDevices.Insert(id)
-		}
-	}
-}
-
-// classLister implements structured.DeviceClassLister.
-type classLister map[string]*resourcev1.DeviceClass
-
-// List implements structured.DeviceClassLister.
-func (l classLister) List() ([]*resourcev1.DeviceClass, error) {
-	all := make([]*resourcev1.DeviceClass, 0, len(l))
-	for _, name := range sets.List(sets.KeySet(l)) {
-		all = append(all, l[name])
-	}
-	return all, nil
-}
-
-// Get implements structured.DeviceClassLister.
-func (l classLister) Get(name string) (*resourcev1.DeviceClass, error) {
-	if class := l[name]; class != nil {
-		return class, nil
-	}
-	return nil, apierrors.NewNotFound(resourcev1.Resource("deviceclasses"), name)
-}
-
 // reaches reports whether all allocated claims can be used on a node.
 func (need *devicesRequest) reaches(n *node) bool {
-	return !slices.ContainsFunc(need.reach, func(r reachedClaim) bool { return !r.reaches(n) })
+	return (need.extended == nil || need.extended.usable(n)) && !slices.ContainsFunc(need.reach, func(r reachedClaim) bool { return !r.reaches(n) })
 }
 
 // place returns what to write for the pod to run on a node, or why its claims cannot be
@@ -426,28 +391,42 @@ func (need *devicesRequest) place(n *node) ([]DeviceDecision, error) {
 	for _, claim := range need.reserve {
 		decisions = append(decisions, DeviceDecision{Claim: claim.Name})
 	}
-	if len(need.allocate) == 0 {
+	allocate := need.allocate
+	if need.extended != nil {
+		if claim := need.extended.toAllocate(n); claim != nil {
+			allocate = append(slices.Clip(allocate), claim)
+		}
+	}
+	if len(allocate) == 0 {
 		return decisions, nil
 	}
-	results, err := need.allocator.Allocate(context.Background(), n.object, need.allocate)
+	results, err := need.allocator.Allocate(context.Background(), n.object, allocate)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(results) != len(need.allocate):
+	case len(results) != len(allocate):
 		return nil, errors.New("cannot allocate all claims")
 	}
-	for i, claim := range need.allocate {
-		decisions = append(decisions, DeviceDecision{claim.Name, &results[i]})
+	for i, claim := range allocate {
+		d := DeviceDecision{Claim: claim.Name, Allocation: &results[i]}
+		if i == len(need.allocate) && claim != need.extended.made {
+			d.Create = claim
+		}
+		decisions = append(decisions, d)
 	}
 	return decisions, nil
 }
 
 // release returns the name of an allocated claim that keeps the pod from all nodes but
 // those where it does not fit, and that no other pod uses: without its allocation it can
-// be allocated for another node. It is empty if there is none.
+// be allocated for another node. First it is the claim for the pod's extended resources,
+// which is made for a node. It is empty if there is none.
 func (need *devicesRequest) release(pod *corev1.Pod, nodes []*node) string {
-	if need == nil {
+	switch {
+	case need == nil:
 		return ""
+	case need.extended != nil && need.extended.made != nil:
+		return need.extended.made.Name
 	}
 	for _, r := range need.reach {
 		if !devicesapi.IsReservedForOthers(r.claim, pod.UID) && slices.ContainsFunc(nodes, func(n *node) bool { return !r.reaches(n) }) {

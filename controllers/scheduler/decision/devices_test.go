@@ -12,15 +12,24 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// parseDeviceClass reads: name [model=value], which selects devices by an expression.
+// parseDeviceClass reads: name [model=value], which selects devices by an expression,
+// [offers=resource] [created=second].
 func parseDeviceClass(line string) *resourcev1.DeviceClass {
 	name, words := fields(line)
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, word := range words {
-		_, model, _ := strings.Cut(word, "=")
-		class.Spec.Selectors = append(class.Spec.Selectors, resourcev1.DeviceSelector{CEL: &resourcev1.CELDeviceSelector{
-			Expression: fmt.Sprintf(`device.attributes["d.example.com"].model == %q`, model),
-		}})
+		switch key, value, _ := strings.Cut(word, "="); key {
+		case "model":
+			class.Spec.Selectors = append(class.Spec.Selectors, resourcev1.DeviceSelector{CEL: &resourcev1.CELDeviceSelector{
+				Expression: fmt.Sprintf(`device.attributes["d.example.com"].model == %q`, value),
+			}})
+		case "offers":
+			class.Spec.ExtendedResourceName = &value
+		case "created":
+			class.CreationTimestamp = metav1.Unix(int64(must(strconv.Atoi(value))), 0)
+		default:
+			panic("unknown word " + word)
+		}
 	}
 	return class
 }
@@ -57,7 +66,7 @@ func parseTaintRule(line string) *resourcev1.DeviceTaintRule {
 	return rule
 }
 
-// parseResourceClaim reads: name class=name [count=1] [tolerates=taint] [owner=pod] [device=node/device[:condition!condition]]
+// parseResourceClaim reads: name class=name [count=1] [request=name] [tolerates=taint] [owner=pod] [extended=pod] [device=node/device[:condition!condition]]
 // (it is allocated) [has=condition] (its driver has set it) [for=pod] (it is reserved) [version=n] [deleting].
 func parseResourceClaim(line string) *resourcev1.ResourceClaim {
 	name, words := fields(line)
@@ -71,16 +80,21 @@ func parseResourceClaim(line string) *resourcev1.ResourceClaim {
 			request.DeviceClassName = value
 		case "count":
 			request.Count = int64(must(strconv.Atoi(value)))
+		case "request":
+			claim.Spec.Devices.Requests[0].Name = value
 		case "tolerates":
 			request.Tolerations = append(request.Tolerations, resourcev1.DeviceToleration{Key: value, Operator: resourcev1.DeviceTolerationOpExists})
-		case "owner":
+		case "owner", "extended":
+			if key == "extended" {
+				claim.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}
+			}
 			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: value, UID: types.UID("default/" + value), Controller: ptr.To(true)}}
 		case "device":
 			node, device, _ := strings.Cut(value, "/")
 			device, conditions, _ := strings.Cut(device, ":")
 			attached, failed, binds := strings.Cut(conditions, "!")
 			claim.Status.Allocation = &resourcev1.AllocationResult{
-				Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "d.example.com", Pool: node, Device: device}}},
+				Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Request: claim.Spec.Devices.Requests[0].Name, Driver: "d.example.com", Pool: node, Device: device}}},
 				NodeSelector: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
 					{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
 				}}}},

@@ -34,5 +34,6 @@
 //
 // The migration of in-tree volumes to CSI drivers, and groups of pods, are ignored. Unlike
 // in kube-scheduler, pod-level resources count in the score of free resources, and the
-// anti-affinity of nominated pods always counts.
+// anti-affinity of nominated pods always counts. Devices that a class offers as an extended
+// resource have no score.
 package decision

@@ -33,6 +33,7 @@ const (
 	DevicesChanged         // a resource claim, device class or resource slice was created or changed
 	AttachmentGone         // the attachment of a volume to a node was deleted
 	NodeFeatures           // the features that a node declares changed
+	OwnClassChanged        // a device class that offers, or offered, a resource which the pod requests was created, changed or deleted
 	OwnClaimChanged        // a claim of the pod itself, or the volume of one, was created, changed or deleted
 )
 

@@ -20,16 +20,19 @@ var filters = []filter{
 	{"TaintToleration", NodeAdded | NodeTaints, toleratesTaints, 0},
 	{"NodeAffinity", NodeAdded | NodeLabels, matchesNodeAffinity, 0},
 	{"NodePorts", NodeAdded | PodGone, hasFreePorts, resolvable},
-	{"NodeResourcesFit", NodeAdded | NodeAllocatable | PodGone | PodShrunk, hasResources, resolvable},
+	{"NodeResourcesFit", NodeAdded | NodeAllocatable | PodGone | PodShrunk | OwnClassChanged, hasResources, resolvable},
 	{"VolumeRestrictions", NodeAdded | PodGone | ClaimChanged, mayShareVolumes, resolvable | global},
 	{"NodeVolumeLimits", NodeAdded | PodGone | ClaimChanged | VolumeChanged | ClassChanged | CSINodeChanged | AttachmentGone, hasRoomForVolumes, resolvable},
 	{"VolumeBinding", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, reachesVolumes, 0},
 	{"VolumeZone", NodeAdded | NodeLabels | ClaimChanged | VolumeChanged | ClassChanged, inZoneOfVolumes, 0},
 	{"PodTopologySpread", NodeAdded | NodeRemoved | NodeLabels | NodeTaints | PodBound | PodGone | PodLabels, spreadsEvenly, resolvable | global},
 	{"InterPodAffinity", NodeAdded | NodeLabels | PodBound | PodGone | PodLabels | NamespaceChanged, matchesPodAffinity, resolvable | global},
-	{"DynamicResources", NodeAdded | NodeLabels | DevicesChanged, allocatesDevices, 0},
+	{dynamicResources, NodeAdded | NodeLabels | NodeAllocatable | DevicesChanged, allocatesDevices, 0},
 	{DeclaredFeatures, NodeAdded | NodeFeatures, declaresFeatures, 0},
 }
+
+// dynamicResources is the filter of devices.
+const dynamicResources = "DynamicResources"
 
 // filter has a name, the events after which it may accept a node, and a function that
 // returns its rule for a pod.
@@ -94,6 +97,7 @@ type indexedCheck struct {
 // rule for most pods.
 func (s *Snapshot) prepare(r *request, buffer []indexedCheck) policy {
 	p := policy{checks: buffer[:0]}
+	r.classes = s.devices.classesFor(r)
 	for i, f := range filters {
 		if r.profile.Disabled.Has(f.name) {
 			continue
@@ -272,12 +276,14 @@ func hasFreePorts(_ *Snapshot, r *request) rule {
 	}}
 }
 
-// hasResources rejects nodes without enough free resources.
+// hasResources rejects nodes without enough free resources. Those that a device class offers,
+// and the node does not, are left to allocatesDevices.
 func hasResources(_ *Snapshot, r *request) rule {
 	type other struct {
-		name   corev1.ResourceName
-		amount int64
-		reason string
+		name    corev1.ResourceName
+		amount  int64
+		reason  string
+		devices bool
 	}
 	var others []other
 	for name, amount := range r.needs.others {
@@ -286,7 +292,7 @@ func hasResources(_ *Snapshot, r *request) rule {
 			continue
 		}
 		if amount > 0 {
-			others = append(others, other{name, amount, "Insufficient " + string(name)})
+			others = append(others, other{name, amount, "Insufficient " + string(name), r.classes[name] != ""})
 		}
 	}
 	return rule{check: func(n *node, why []string) []string {
@@ -303,7 +309,7 @@ func hasResources(_ *Snapshot, r *request) rule {
 			why = append(why, "Insufficient ephemeral-storage")
 		}
 		for i := range others {
-			if o := &others[i]; o.amount > n.allocatable.others[o.name]-n.requested.others[o.name] {
+			if o := &others[i]; (!o.devices || !n.lacks(o.name)) && o.amount > n.allocatable.others[o.name]-n.requested.others[o.name] {
 				why = append(why, o.reason)
 			}
 		}
@@ -329,8 +335,10 @@ type request struct {
 	nodeAffinity *nodeaffinity.LazyErrorNodeSelector
 	// addedAffinity is that of the profile, if any.
 	addedAffinity *nodeaffinity.LazyErrorNodeSelector
-	// devices is nil if the pod has no resource claims.
+	// devices is nil if the pod needs no devices of resource claims, and classes are those
+	// that offer extended resources of the pod.
 	devices *devicesRequest
+	classes map[corev1.ResourceName]string
 
 	terms    podTerms
 	termsErr error

@@ -65,12 +65,12 @@ func parseNode(line string) *corev1.Node {
 }
 
 // parsePod reads: name [ns=namespace] [on=node] [{label=value,...}], then what
-// it requests (cpu=1 memory=1Gi resource=n, init:cpu=2, sidecar:cpu=1,
+// it requests (cpu=1 memory=1Gi resource=n, second:cpu=1, init:cpu=2, sidecar:cpu=1,
 // overhead:cpu=1, pod:cpu=1), host=port, select={...}, in=node|node (affinity by
 // name), affinity={...} and affinity~weight={...}, tolerate=..., near, away and
 // spread (see parseTerm), owner=Kind/uid, claim=name, image=name, gated,
 // deleting, nominated=node, priority=n, never (preempts others), started=second,
-// restarts-all (containers if one exits).
+// restarts-all (containers if one exits), names=claim/request (of its extended resources).
 func parsePod(line string) *corev1.Pod {
 	name, words := fields(line)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
@@ -145,6 +145,11 @@ func parsePodWord(pod *corev1.Pod, word string) {
 		main.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
 	case "device":
 		spec.ResourceClaims = append(spec.ResourceClaims, corev1.PodResourceClaim{Name: value, ResourceClaimName: &value})
+	case "names":
+		claim, request, _ := strings.Cut(value, "/")
+		pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: claim, RequestMappings: []corev1.ContainerExtendedResourceRequest{
+			{ContainerName: "c", ResourceName: "example.com/gpu", RequestName: request},
+		}}
 	case "made": // from a template, under a name
 		podClaim, name, ok := strings.Cut(value, ":")
 		spec.ResourceClaims = append(spec.ResourceClaims, corev1.PodResourceClaim{Name: podClaim, ResourceClaimTemplateName: &podClaim})
@@ -170,9 +175,11 @@ func parsePodWord(pod *corev1.Pod, word string) {
 func parsePartWord(spec *corev1.PodSpec, part, what string) {
 	switch part {
 	case "init":
-		spec.InitContainers = append(spec.InitContainers, corev1.Container{Resources: requests(what)})
+		spec.InitContainers = append(spec.InitContainers, corev1.Container{Name: fmt.Sprintf("i%d", len(spec.InitContainers)), Resources: requests(what)})
 	case "sidecar":
-		spec.InitContainers = append(spec.InitContainers, corev1.Container{Resources: requests(what), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)})
+		spec.InitContainers = append(spec.InitContainers, corev1.Container{Name: fmt.Sprintf("s%d", len(spec.InitContainers)), Resources: requests(what), RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)})
+	case "second":
+		spec.Containers = append(spec.Containers, corev1.Container{Name: "d", Resources: requests(what)})
 	case "overhead":
 		spec.Overhead = quantities(what)
 	case "pod":

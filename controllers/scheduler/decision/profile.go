@@ -59,6 +59,9 @@ type Profile struct {
 	// DeviceBindTimeout is how long a pod waits for its devices to be ready (the feature gate
 	// DRADeviceBindingConditions). Zero waits for none.
 	DeviceBindTimeout time.Duration
+	// ExtendedResources lets pods get devices for extended resources that device classes offer
+	// (the feature gate DRAExtendedResource).
+	ExtendedResources bool
 }
 
 // DefaultProfile returns the default profile of kube-scheduler.

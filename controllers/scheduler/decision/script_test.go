@@ -50,17 +50,7 @@ func (s *Snapshot) run(command, rest string) string {
 	case "attachment":
 		s.SetAttachment(parseAttachment(rest))
 	case "remove":
-		kind, rest, _ := strings.Cut(rest, " ")
-		switch kind {
-		case "node":
-			s.RemoveNode(rest)
-		case "pod":
-			s.RemovePod(parsePod(rest))
-		case "attachment":
-			s.RemoveAttachment(parseAttachment(rest))
-		case "taintrule":
-			s.RemoveDeviceTaintRule(rest)
-		}
+		s.remove(rest)
 	case "extender":
 		s.SetExtenders(append(s.extenders, parseExtender(rest))...)
 	case "deviceclass":
@@ -72,9 +62,13 @@ func (s *Snapshot) run(command, rest string) string {
 	case "resourceclaim":
 		s.SetResourceClaim(parseResourceClaim(rest))
 	case "devicetimeout":
-		p := DefaultProfile(corev1.DefaultSchedulerName)
+		p := *s.first
 		p.DeviceBindTimeout = must(time.ParseDuration(rest))
-		s.SetProfiles(p)
+		s.SetProfiles(&p)
+	case "extendedresources":
+		p := *s.first
+		p.ExtendedResources = true
+		s.SetProfiles(&p)
 	case "assume":
 		pod := parsePod(rest)
 		s.AssumeDevices(pod, s.Decide(pod, nil).Devices)
@@ -102,6 +96,27 @@ func (s *Snapshot) run(command, rest string) string {
 		panic("unknown command " + command)
 	}
 	return ""
+}
+
+// remove executes the command of this name.
+func (s *Snapshot) remove(rest string) {
+	kind, rest, _ := strings.Cut(rest, " ")
+	switch kind {
+	case "node":
+		s.RemoveNode(rest)
+	case "pod":
+		s.RemovePod(parsePod(rest))
+	case "attachment":
+		s.RemoveAttachment(parseAttachment(rest))
+	case "taintrule":
+		s.RemoveDeviceTaintRule(rest)
+	case "deviceclass":
+		s.RemoveDeviceClass(rest)
+	case "resourceclaim":
+		s.RemoveResourceClaim("default", rest)
+	default:
+		panic("unknown kind " + kind)
+	}
 }
 
 // answer returns the best nodes with the claims to bind, or the reasons why no node
@@ -132,12 +147,26 @@ func (s *Snapshot) answer(pod *corev1.Pod) string {
 		}
 	}
 	for _, d := range best.Devices {
+		if d.Create != nil {
+			answer += ", create"
+			for _, r := range d.Create.Spec.Devices.Requests {
+				answer += fmt.Sprintf(" %s=%d*%s", r.Name, r.Exactly.Count, r.Exactly.DeviceClassName)
+			}
+		}
 		answer += ", reserve " + d.Claim
 		if d.Allocation != nil {
 			answer += " with"
 			for _, r := range d.Allocation.Devices.Results {
 				answer += " " + r.Device
 			}
+		}
+	}
+	if status := best.ExtendedStatus; status != nil && status.PodExtendedResourceClaimStatus == nil {
+		answer += ", name no claim"
+	} else if status != nil {
+		answer += ", name " + status.ResourceClaimName + " for"
+		for _, m := range status.RequestMappings {
+			answer += fmt.Sprintf(" %s.%s=%s", m.ContainerName, m.ResourceName, m.RequestName)
 		}
 	}
 	if best.Wait != nil {

@@ -1,0 +1,102 @@
+package decision
+
+import (
+	"context" //nolint:depguard // the library's allocator takes one, which is never cancelled here
+	"maps"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	"svc.dev/svc/controllers/devicetaints"
+)
+
+// allocatorFeatures returns the features of the allocator. With binding conditions, it
+// allocates devices for which bindings have to wait.
+func allocatorFeatures(bindingConditions bool) structured.Features {
+	return structured.Features{
+		AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true,
+		DeviceBindingAndStatus: bindingConditions,
+	}
+}
+
+// expressionsKept is how many compiled expressions are kept.
+const expressionsKept = 100
+
+// allocator returns an allocator of the devices that are free.
+func (d *devices) allocator(bindingConditions bool) (structured.Allocator, error) {
+	features := allocatorFeatures(bindingConditions)
+	if d.expressions == nil {
+		d.expressions = cel.NewCache(expressionsKept, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity})
+	}
+	taken := structured.AllocatedState{
+		AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+		AggregatedCapacity: structured.NewConsumedCapacityCollection(),
+	}
+	for name, claim := range d.claims {
+		if d.assumed[name] == nil {
+			take(&taken, claim.Status.Allocation)
+		}
+	}
+	for _, a := range d.assumed {
+		take(&taken, a.claim.Status.Allocation)
+	}
+	return structured.NewAllocator(context.Background(), features, taken, classLister(d.classes), d.offered(), d.expressions)
+}
+
+// offered returns all slices, with the taints of the rules.
+func (d *devices) offered() []*resourcev1.ResourceSlice {
+	offered := make([]*resourcev1.ResourceSlice, 0, len(d.slices))
+	rules := slices.Collect(maps.Values(d.rules))
+	for _, name := range sets.List(sets.KeySet(d.slices)) {
+		if d.tainted[name] == nil {
+			d.tainted[name] = devicetaints.Apply(d.slices[name], rules)
+		}
+		offered = append(offered, d.tainted[name])
+	}
+	return offered
+}
+
+// take adds the devices of an allocation to those that are taken. Administrative access
+// takes none.
+func take(taken *structured.AllocatedState, allocation *resourcev1.AllocationResult) {
+	if allocation == nil {
+		return
+	}
+	for _, r := range allocation.Devices.Results {
+		id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+		switch {
+		case r.AdminAccess != nil && *r.AdminAccess:
+		case r.ShareID != nil:
+			taken.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, r.ShareID))
+			if r.ConsumedCapacity != nil {
+				taken.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity))
+			}
+		default:
+			taken.AllocatedDevices.Insert(id)
+		}
+	}
+}
+
+// classLister implements structured.DeviceClassLister.
+type classLister map[string]*resourcev1.DeviceClass
+
+// List implements structured.DeviceClassLister.
+func (l classLister) List() ([]*resourcev1.DeviceClass, error) {
+	all := make([]*resourcev1.DeviceClass, 0, len(l))
+	for _, name := range sets.List(sets.KeySet(l)) {
+		all = append(all, l[name])
+	}
+	return all, nil
+}
+
+// Get implements structured.DeviceClassLister.
+func (l classLister) Get(name string) (*resourcev1.DeviceClass, error) {
+	if class := l[name]; class != nil {
+		return class, nil
+	}
+	return nil, apierrors.NewNotFound(resourcev1.Resource("deviceclasses"), name)
+}
