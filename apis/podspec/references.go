@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"iter"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -32,7 +33,7 @@ func (k ReferenceKind) Resource() string {
 }
 
 // ResourceClaims yields the resource claims of a pod. Its status has the names of those that
-// were made of templates.
+// were made of templates, and of the one that was made for its extended resources.
 func ResourceClaims(pod *corev1.Pod) iter.Seq[Reference] {
 	return func(yield func(Reference) bool) {
 		for _, c := range pod.Spec.ResourceClaims {
@@ -45,7 +46,19 @@ func ResourceClaims(pod *corev1.Pod) iter.Seq[Reference] {
 				return
 			}
 		}
+		if s := pod.Status.ExtendedResourceClaimStatus; s != nil && s.ResourceClaimName != "" {
+			yield(Reference{ResourceClaim, s.ResourceClaimName})
+		}
 	}
+}
+
+// IsClaimed reports whether a container gets an extended resource as devices of the claim that
+// was made for those of the pod (KEP-5004), and not from a device plugin.
+func IsClaimed(pod *corev1.Pod, container string, name corev1.ResourceName) bool {
+	s := pod.Status.ExtendedResourceClaimStatus
+	return s != nil && slices.ContainsFunc(s.RequestMappings, func(m corev1.ContainerExtendedResourceRequest) bool {
+		return m.ContainerName == container && m.ResourceName == string(name)
+	})
 }
 
 // References yields the objects that a pod refers to: its service account, pull

@@ -227,13 +227,20 @@ func wantsAppArmor(pod *corev1.Pod) bool {
 
 // claimsSupported refuses resource claims where the agent would ignore them silently.
 func claimsSupported(c candidate) *Refusal {
-	claims := c.pod.Spec.ResourceClaims
-	if len(claims) == 0 || c.options.Claims {
+	var name string
+	switch claims, extended := c.pod.Spec.ResourceClaims, c.pod.Status.ExtendedResourceClaimStatus; {
+	case c.options.Claims:
+		return nil
+	case len(claims) > 0:
+		name = claims[0].Name
+	case extended != nil:
+		name = extended.ResourceClaimName
+	default:
 		return nil
 	}
 	return &Refusal{
 		Reason:  "UnexpectedAdmissionError",
-		Message: fmt.Sprintf("resource claim %q: the feature gate DynamicResourceAllocation is off on this node", claims[0].Name),
+		Message: fmt.Sprintf("resource claim %q: the feature gate DynamicResourceAllocation is off on this node", name),
 	}
 }
 

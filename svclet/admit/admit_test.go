@@ -53,6 +53,15 @@ func guaranteed(pairs ...string) func(*corev1.Pod) {
 	}
 }
 
+// claimed lets a pod have the GPUs of its container from a resource claim.
+func claimed(claim string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: claim, RequestMappings: []corev1.ContainerExtendedResourceRequest{
+			{ContainerName: "c", ResourceName: "example.com/gpu", RequestName: "container-0-request-0"},
+		}}
+	}
+}
+
 func priority(value int32) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.Priority = &value }
 }
@@ -97,6 +106,10 @@ func TestAdmitByResources(t *testing.T) {
 			reason: "OutOfephemeral-storage", message: "Node didn't have enough resource: ephemeral-storage, requested: 21474836480, used: 0, capacity: 10737418240"},
 		{name: "too few devices", pod: testPod("p", requesting("example.com/gpu", "1")), others: []*corev1.Pod{testPod("a", requesting("example.com/gpu", "1"))},
 			reason: "OutOfexample.com/gpu", message: "Node didn't have enough resource: example.com/gpu, requested: 1, used: 1, capacity: 1"},
+		{name: "devices of a resource claim, not of a device plugin", pod: testPod("p", requesting("example.com/gpu", "3"), claimed("p")), options: Options{Claims: true},
+			others: []*corev1.Pod{testPod("a", requesting("example.com/gpu", "1"))}},
+		{name: "devices of a plugin beside those of claims", pod: testPod("p", requesting("example.com/gpu", "1")), options: Options{Claims: true},
+			others: []*corev1.Pod{testPod("a", requesting("example.com/gpu", "1"), claimed("a"))}},
 		{name: "an extended resource of the cluster's, not the node's", pod: testPod("p", requesting("example.com/licence", "5"))},
 		{name: "too few huge pages", pod: testPod("p", requesting("hugepages-2Mi", "8Mi")),
 			reason: "OutOfhugepages-2Mi", message: "Node didn't have enough resource: hugepages-2Mi, requested: 8388608, used: 0, capacity: 4194304"},
@@ -181,6 +194,9 @@ func TestAdmitByWhatTheNodeSupports(t *testing.T) {
 		{name: "one that it does not have any more", pod: testPod("p", restartingAll, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning })},
 		{name: "a resource claim", pod: testPod("p", func(pod *corev1.Pod) { pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }),
 			reason: "UnexpectedAdmissionError", message: `resource claim "gpu": the feature gate DynamicResourceAllocation is off on this node`},
+		{name: "a resource claim for extended resources", pod: testPod("p", claimed("gpu-claim")),
+			reason: "UnexpectedAdmissionError", message: `resource claim "gpu-claim": the feature gate DynamicResourceAllocation is off on this node`},
+		{name: "a resource claim with the gate", pod: testPod("p", claimed("gpu-claim")), options: Options{Claims: true}},
 	})
 }
 

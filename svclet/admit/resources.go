@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"svc.dev/svc/apis/podspec"
@@ -51,7 +52,11 @@ func shortages(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node) []Short
 	return list
 }
 
+// requests returns the requests of a pod, but for those that a resource claim provides.
 func requests(pod *corev1.Pod) corev1.ResourceList {
+	if pod.Status.ExtendedResourceClaimStatus != nil {
+		pod = withoutRequests(pod, func(container string, name corev1.ResourceName) bool { return podspec.IsClaimed(pod, container, name) })
+	}
 	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 }
 
@@ -85,17 +90,17 @@ func inOrder(list corev1.ResourceList) []corev1.ResourceName {
 // withoutUnknown removes requests of extended resources that the node does not
 // have: they belong to the cluster, not to the node.
 func withoutUnknown(pod *corev1.Pod, allocatable corev1.ResourceList) *corev1.Pod {
-	unknown := func(name corev1.ResourceName) bool {
+	return withoutRequests(pod, func(_ string, name corev1.ResourceName) bool {
 		_, offered := allocatable[name]
 		return !offered && podspec.IsExtendedResource(name)
-	}
+	})
+}
+
+// withoutRequests removes requests of containers.
+func withoutRequests(pod *corev1.Pod, remove func(container string, name corev1.ResourceName) bool) *corev1.Pod {
 	pod = pod.DeepCopy()
 	for _, container := range podspec.NonEphemeral(&pod.Spec) {
-		for name := range container.Resources.Requests {
-			if unknown(name) {
-				delete(container.Resources.Requests, name)
-			}
-		}
+		maps.DeleteFunc(container.Resources.Requests, func(name corev1.ResourceName, _ resource.Quantity) bool { return remove(container.Name, name) })
 	}
 	return pod
 }

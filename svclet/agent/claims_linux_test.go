@@ -11,6 +11,7 @@ import (
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
@@ -69,6 +70,24 @@ func (d *draDriver) holds() []types.UID {
 }
 
 func TestAContainerGetsDevicesOfItsClaim(t *testing.T) {
+	testDevicesOfAClaim(t, func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "mine", ResourceClaimName: ptr.To("gpu")}}
+		p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "mine", Request: "gpu"}}
+	})
+}
+
+func TestAnExtendedResourceIsDevicesOfAClaim(t *testing.T) {
+	testDevicesOfAClaim(t, func(p *corev1.Pod) {
+		list := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
+		p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "gpu", RequestMappings: []corev1.ContainerExtendedResourceRequest{
+			{ContainerName: "app", ResourceName: "example.com/gpu", RequestName: "gpu"},
+		}}
+	})
+}
+
+// testDevicesOfAClaim tests the pod a, which uses the claim gpu.
+func testDevicesOfAClaim(t *testing.T, use func(*corev1.Pod)) {
 	c := newCluster(t)
 	c.gates = func(g *config.Gates) { g.Claims = true }
 	claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gpu", UID: "claim"}}
@@ -76,12 +95,10 @@ func TestAContainerGetsDevicesOfItsClaim(t *testing.T) {
 		Results: []resourceapi.DeviceRequestAllocationResult{{Request: "gpu", Driver: "gpu.local", Pool: "pool", Device: "gpu-0"}},
 	}}
 	claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: "a", UID: "uid-a"}}
+	claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "a", UID: "uid-a", Controller: ptr.To(true)}}
 	c.api.Put(claim)
 	c.start()
-	c.create("a", func(p *corev1.Pod) {
-		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "mine", ResourceClaimName: ptr.To("gpu")}}
-		p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "mine", Request: "gpu"}}
-	})
+	c.create("a", use)
 
 	d := &draDriver{prepared: map[types.UID]bool{}}
 	sockets := filepath.Dir(c.runtime.Endpoint()[len("unix://"):])

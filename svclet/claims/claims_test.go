@@ -245,6 +245,29 @@ func TestAContainerHasTheDevicesOfItsRequests(t *testing.T) {
 	}))
 }
 
+func TestAContainerHasTheDevicesOfItsExtendedResources(t *testing.T) {
+	f := newFixture(t)
+	d := f.register(draapi.DRAPluginService)
+	p := podOf("p", "a")
+	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "made", RequestMappings: []corev1.ContainerExtendedResourceRequest{
+		{ContainerName: "one", ResourceName: "example.com/small", RequestName: "small"},
+		{ContainerName: "two", ResourceName: "example.com/large", RequestName: "large"},
+	}}
+	f.claim("a", p)
+	made := f.claim("made", p)
+	f.Expect(f.Prepare(t.Context(), p)).To(gomega.MatchError(gomega.ContainSubstring("was not created for Pod ns/p")))
+	made.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: p.Name, UID: p.UID, Controller: ptr.To(true)}}
+	_, err := f.CDIDevices(p, &corev1.Container{Name: "one"})
+	f.Expect(err).To(gomega.MatchError(`resource claim "<extended resources>" of the pod is not prepared`))
+	f.Expect(f.Prepare(t.Context(), p)).To(gomega.Succeed())
+	f.restart()
+	f.Expect(f.CDIDevices(p, &corev1.Container{Name: "one"})).To(gomega.Equal([]string{gpus + "/gpu=1", gpus + "/all=all"}))
+	f.Expect(f.CDIDevices(p, &corev1.Container{Name: "two"})).To(gomega.Equal([]string{gpus + "/gpu=0", gpus + "/all=all"}))
+	f.Expect(f.CDIDevices(p, &corev1.Container{Name: "three"})).To(gomega.BeEmpty())
+	f.Expect(f.Of(p, &corev1.Container{Name: "two"})).To(gomega.HaveExactElements(gomega.HaveField("ClaimName", "made")))
+	f.Expect(d.calls()).To(gomega.Equal([]string{"prepare ns/a=uid-a,ns/made=uid-made"}))
+}
+
 func TestARestartedAgentKnowsWhatIsPreparedAndPreparesItAgainForANewSandbox(t *testing.T) {
 	f := newFixture(t)
 	f.register(draapi.DRAPluginService)

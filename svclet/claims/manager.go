@@ -123,7 +123,7 @@ func (m *Manager) Pods() []types.UID {
 // one of its claims has not been prepared.
 func (m *Manager) CDIDevices(p *corev1.Pod, c *corev1.Container) ([]string, error) {
 	var all []string
-	for _, ref := range c.Resources.Claims {
+	for _, ref := range references(p, c) {
 		found, err := m.prepared(p, ref)
 		if err != nil {
 			return nil, err
@@ -148,12 +148,32 @@ type Resource struct {
 // Of returns the devices of claims that a container has.
 func (m *Manager) Of(p *corev1.Pod, c *corev1.Container) []Resource {
 	var all []Resource
-	for _, ref := range c.Resources.Claims {
+	for _, ref := range references(p, c) {
 		found, err := m.prepared(p, ref)
 		if err != nil {
 			continue // It has none yet.
 		}
 		all = append(all, found...)
+	}
+	return all
+}
+
+// extended is the name that pods have for the claim of their extended resources: no claim of a
+// pod's spec can have it.
+const extended = "<extended resources>"
+
+// references returns the requests of claims whose devices a container gets, also those of the
+// claim for its extended resources.
+func references(p *corev1.Pod, c *corev1.Container) []corev1.ResourceClaim {
+	s := p.Status.ExtendedResourceClaimStatus
+	if s == nil {
+		return c.Resources.Claims
+	}
+	all := slices.Clone(c.Resources.Claims)
+	for _, m := range s.RequestMappings {
+		if m.ContainerName == c.Name {
+			all = append(all, corev1.ResourceClaim{Name: extended, Request: m.RequestName})
+		}
 	}
 	return all
 }

@@ -60,29 +60,37 @@ func driversOf(o *object) []string {
 // wanted reads the claims of a pod and checks that the pod may use them.
 func (m *Manager) wanted(ctx context.Context, p *corev1.Pod) (map[types.UID]*object, error) {
 	all := map[types.UID]*object{}
-	for i := range p.Spec.ResourceClaims {
-		ref := &p.Spec.ResourceClaims[i]
-		name, generated, err := resourceclaim.Name(p, ref)
-		if err != nil {
-			return nil, err
-		}
-		if name == nil {
-			continue // The template yields no claim for this pod.
-		}
+	add := func(ref, name string, generated bool) error {
 		if m.o.Get == nil {
-			return nil, errors.New("resource claims need an API server: leave resourceClaims out")
+			return errors.New("resource claims need an API server: leave resourceClaims out")
 		}
-		found, err := m.o.Get(ctx, p.Namespace, *name)
+		found, err := m.o.Get(ctx, p.Namespace, name)
 		if err != nil {
-			return nil, fmt.Errorf("failed to get ResourceClaim %s/%s: %w", p.Namespace, *name, err)
+			return fmt.Errorf("failed to get ResourceClaim %s/%s: %w", p.Namespace, name, err)
 		}
 		if err := usable(p, found, generated); err != nil {
-			return nil, err
+			return err
 		}
 		if all[found.UID] == nil {
 			all[found.UID] = &object{ResourceClaim: found}
 		}
-		all[found.UID].names = append(all[found.UID].names, ref.Name)
+		all[found.UID].names = append(all[found.UID].names, ref)
+		return nil
+	}
+	for i := range p.Spec.ResourceClaims {
+		ref := &p.Spec.ResourceClaims[i]
+		name, generated, err := resourceclaim.Name(p, ref)
+		if err == nil && name != nil { // else the template yields no claim for this pod
+			err = add(ref.Name, *name, generated)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if s := p.Status.ExtendedResourceClaimStatus; s != nil {
+		if err := add(extended, s.ResourceClaimName, true); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }

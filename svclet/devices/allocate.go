@@ -8,14 +8,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/topology"
 )
 
-// requests returns how many devices of each known resource a container needs.
-func (m *Manager) requests(c *corev1.Container) map[string]int {
+// requests returns how many devices of each known resource a container needs, but for those
+// that it has from a resource claim.
+func (m *Manager) requests(p *corev1.Pod, c *corev1.Container) map[string]int {
 	needed := map[string]int{}
 	for name, amount := range c.Resources.Limits {
-		if m.resources[string(name)] != nil && amount.Value() > 0 {
+		if m.resources[string(name)] != nil && amount.Value() > 0 && !podspec.IsClaimed(p, c.Name, name) {
 			needed[string(name)] = int(amount.Value())
 		}
 	}
@@ -28,7 +30,7 @@ func (m *Manager) Hints(p *corev1.Pod, c *corev1.Container) topology.Hints {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	hints := topology.Hints{}
-	for name, count := range m.requests(c) {
+	for name, count := range m.requests(p, c) {
 		if held := m.allocated[p.UID][c.Name][name]; held != nil {
 			if hints[name] = []topology.Hint{}; len(held.IDs) == count {
 				hints[name] = m.hints(name, held.IDs, count)
@@ -47,7 +49,7 @@ func (m *Manager) PodHints(p *corev1.Pod) topology.Hints {
 	together, most := map[string]int{}, map[string]int{}
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
-		for name, count := range m.requests(c) {
+		for name, count := range m.requests(p, c) {
 			most[name] = max(most[name], together[name]+count)
 			if isSidecar(c) {
 				together[name] += count
@@ -55,7 +57,7 @@ func (m *Manager) PodHints(p *corev1.Pod) topology.Hints {
 		}
 	}
 	for i := range p.Spec.Containers {
-		for name, count := range m.requests(&p.Spec.Containers[i]) {
+		for name, count := range m.requests(p, &p.Spec.Containers[i]) {
 			together[name] += count
 		}
 	}
@@ -160,7 +162,7 @@ func endsBeforeOthers(p *corev1.Pod, name string) bool {
 func (m *Manager) Allocate(p *corev1.Pod, c *corev1.Container, nodes topology.Mask) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	needed := m.requests(c)
+	needed := m.requests(p, c)
 	for _, name := range slices.Sorted(maps.Keys(needed)) {
 		if m.allocated[p.UID][c.Name][name] != nil {
 			continue

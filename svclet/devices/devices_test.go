@@ -180,6 +180,19 @@ func needing(uid string, count string) (*corev1.Pod, *corev1.Container) {
 	return p, &p.Spec.Containers[0]
 }
 
+func TestAContainerWithDevicesOfAClaimGetsNoneOfThePlugin(t *testing.T) {
+	f := newFixture(t, t.TempDir())
+	f.plugin(&pluginapi.DevicePluginOptions{}, on(0, "a"))
+	f.Eventually(f.counts).Should(gomega.Equal("1/1"))
+	pod, c := needing("1", "2")
+	f.Expect(f.Allocate(pod, c, topology.NewMask(0))).NotTo(gomega.Succeed())
+	pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: "c", ResourceName: gpu}}}
+	f.Expect(f.Hints(pod, c)).To(gomega.BeEmpty())
+	f.Expect(f.PodHints(pod)).To(gomega.BeEmpty())
+	f.Expect(f.Allocate(pod, c, topology.NewMask(0))).To(gomega.Succeed())
+	f.Expect(f.Pods()).To(gomega.BeEmpty())
+}
+
 func TestAContainerGetsDevicesAndWhatItNeedsToUseThem(t *testing.T) {
 	f := newFixture(t, t.TempDir())
 	p := f.plugin(&pluginapi.DevicePluginOptions{PreStartRequired: true}, on(0, "a"), on(1, "b"), on(1, "c"))

@@ -86,7 +86,8 @@ spec:
   volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]
   resourceClaims: [{name: gpu, resourceClaimName: gpus}, {name: net, resourceClaimTemplateName: nets}]
 status:
-  resourceClaimStatuses: [{name: net, resourceClaimName: mine-net}]`
+  resourceClaimStatuses: [{name: net, resourceClaimName: mine-net}]
+  extendedResourceClaimStatus: {resourceClaimName: mine-extended}`
 	otherPod = `
 metadata: {name: theirs, namespace: shop}
 spec: {nodeName: n2, serviceAccountName: other, imagePullSecrets: [{name: others}], containers: []}`
@@ -139,6 +140,7 @@ func TestANodeReadsWhatItsPodsReferTo(t *testing.T) {
 		{"a config map of its pod", "get", "", "configmaps", "shop", "settings", ""},
 		{"a resource claim of its pod", "get", "resource.k8s.io", "resourceclaims", "shop", "gpus", ""},
 		{"one that was made for it", "get", "resource.k8s.io", "resourceclaims", "shop", "mine-net", ""},
+		{"the one for its extended resources", "get", "resource.k8s.io", "resourceclaims", "shop", "mine-extended", ""},
 		{"another resource claim", "get", "resource.k8s.io", "resourceclaims", "shop", "theirs", unrelated},
 		{"a list of resource claims", "list", "resource.k8s.io", "resourceclaims", "shop", "", "can only get individual resources of this type"},
 		{"the status of a resource claim", "get", "resource.k8s.io", "resourceclaims/status", "shop", "gpus", "cannot get subresource"},
