@@ -15,6 +15,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/devices"
 	"svc.dev/svc/apis/podspec"
 )
 
@@ -53,7 +54,7 @@ func measuresPods(name corev1.ResourceName) bool {
 	return slices.Contains(podResources(), name) ||
 		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
 		strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) ||
-		requests && podspec.IsExtendedResource(corev1.ResourceName(extended))
+		requests && devices.IsExtendedResource(corev1.ResourceName(extended))
 }
 
 // PodUsage returns a pod's usage of a quota. A pod that has terminated, or whose
@@ -90,7 +91,7 @@ func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 		if native {
 			usage[name] = amount
 		}
-		if native || podspec.IsExtendedResource(name) {
+		if native || devices.IsExtendedResource(name) {
 			usage[corev1.DefaultResourceRequestsPrefix+name] = amount
 		}
 	}

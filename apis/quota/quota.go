@@ -66,8 +66,8 @@ func Counted(name corev1.ResourceName) (r schema.GroupResource, alias corev1.Res
 
 // evaluator implements the library's Evaluator.
 type evaluator struct {
-	resource string
-	list     generic.ListFuncByNamespace
+	group, resource string
+	list            generic.ListFuncByNamespace
 	// measures reports whether the evaluator covers a quota's resource. usage
 	// returns an object's usage of all that it covers.
 	measures func(corev1.ResourceName) bool
@@ -92,7 +92,7 @@ func (e *evaluator) with(list generic.ListFuncByNamespace) *evaluator {
 
 // GroupResource implements library.Evaluator.
 func (e *evaluator) GroupResource() schema.GroupResource {
-	return schema.GroupResource{Resource: e.resource}
+	return schema.GroupResource{Group: e.group, Resource: e.resource}
 }
 
 // Constraints implements library.Evaluator.

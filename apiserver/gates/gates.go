@@ -64,6 +64,8 @@ const (
 	ServiceAccountTokenNodeBinding featuregate.Feature = "ServiceAccountTokenNodeBinding"
 	// PodTopologyLabelsAdmission gives pods the zone and region of their node as labels.
 	PodTopologyLabelsAdmission featuregate.Feature = "PodTopologyLabelsAdmission"
+	// DRAExtendedResource lets device classes offer extended resources.
+	DRAExtendedResource featuregate.Feature = "DRAExtendedResource"
 	// NodeDeclaredFeatures lets nodes declare features that pods need of them.
 	NodeDeclaredFeatures featuregate.Feature = "NodeDeclaredFeatures"
 )

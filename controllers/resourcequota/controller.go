@@ -8,12 +8,14 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"svc.dev/svc/apis/devices"
 	"svc.dev/svc/apis/quota"
 	"svc.dev/svc/controllers/controller"
 )
@@ -24,7 +26,12 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:    "resourcequota",
 		Aliases: []string{"resourcequota-controller"},
-		Reads:   []client.Object{&corev1.ResourceQuota{}, &corev1.Pod{}, &corev1.Service{}, &corev1.PersistentVolumeClaim{}},
+		Reads: []client.Object{
+			&corev1.ResourceQuota{}, &corev1.Pod{}, &corev1.Service{}, &corev1.PersistentVolumeClaim{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{},
+		},
+		// Releases since 1.34 have them.
+		Optional:     []client.Object{&resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}},
+		ReleaseGates: []string{devices.ExtendedResourcesGate},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"resourcequotas/status"}, []string{"update"}),
 			// A quota may count the objects of any kind.
@@ -86,10 +93,21 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		return err
 	}
 	m := measured{reader: env.Manager.GetCache(), evaluators: quota.Evaluators(quota.Lists{}, env.Clock.Now)}
-	return controller.Run(env, controller.Options{Name: "resourcequota", Workers: o.concurrent}, r,
+	watches := []controller.Watch[reconcile.Request]{}
+	if r.claims, err = env.Served(&resourcev1.ResourceClaim{}); err != nil {
+		return err
+	}
+	if r.claims {
+		if r.extended, err = env.On(ctx, devices.ExtendedResourcesGate); err != nil {
+			return err
+		}
+		m.evaluators = append(m.evaluators, quota.ResourceClaims(nil, r.devices(ctx), env.Clock.Now))
+		watches = append(watches, m.watch(&resourcev1.ResourceClaim{}, "resourceclaims").Batched(batchPeriod))
+	}
+	return controller.Run(env, controller.Options{Name: "resourcequota", Workers: o.concurrent}, r, append(watches,
 		controller.For(&corev1.ResourceQuota{}, predicate.Funcs{UpdateFunc: respecified}),
 		m.watch(&corev1.Pod{}, "pods").Batched(batchPeriod),
 		m.watch(&corev1.Service{}, "services").Batched(batchPeriod),
 		m.watch(&corev1.PersistentVolumeClaim{}, "persistentvolumeclaims").Batched(batchPeriod),
-		trigger.Watch().Batched(batchPeriod))
+		trigger.Watch().Batched(batchPeriod))...)
 }

@@ -26,6 +26,9 @@ type reconciler struct {
 	client    client.Client
 	discovery *discovery.Discovery
 	counters  *counters
+	// claims is set if resource claims are served, and extended if their devices count as
+	// extended resources, too.
+	claims, extended bool
 	// core is the name of the core group in the group domain.
 	core   string
 	resync time.Duration
@@ -45,7 +48,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	again := schedule{after: r.resync}
 	registry := generic.NewRegistry(quota.Evaluators(r.lists(ctx, &again), r.now))
-	counted, unserved, err := r.served(ctx, q)
+	if r.claims {
+		registry.Add(quota.ResourceClaims(r.listClaims(ctx), r.devices(ctx), r.now))
+	}
+	counted, unserved, err := r.served(ctx, q, registry)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -122,15 +128,15 @@ func objects[P interface {
 	return list
 }
 
-// served returns those of the resources that the quota counts which are served,
-// and reports whether some are not.
-func (r *reconciler) served(ctx context.Context, q *corev1.ResourceQuota) (served map[countedKind]schema.GroupVersionResource, unserved bool, err error) {
+// served returns those of the resources that the quota counts, and that have no evaluator,
+// which are served, and reports whether some are not.
+func (r *reconciler) served(ctx context.Context, q *corev1.ResourceQuota, evaluated library.Registry) (served map[countedKind]schema.GroupVersionResource, unserved bool, err error) {
 	// Resources are seldom removed, but a missing one may just have been added.
 	for _, age := range []time.Duration{unservedResync, freshness} {
 		served, unserved = map[countedKind]schema.GroupVersionResource{}, false
 		for name := range q.Spec.Hard {
 			gr, alias, ok := quota.Counted(name)
-			if !ok {
+			if !ok || evaluated.Get(gr) != nil {
 				continue
 			}
 			found, err := r.discovery.Since(ctx, r.now().Add(-age))

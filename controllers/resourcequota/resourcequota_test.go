@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -73,6 +74,45 @@ func TestUsageThatIsLoweredIsCalculatedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	reconciles(time.Hour, "services=1")
+}
+
+func TestResourceClaimsAreMeasuredWhereTheyAreServed(t *testing.T) {
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "q"}}
+	q.Spec.Hard = list("count/resourceclaims.resource.k8s.io=9 gpu.deviceclass.resource.k8s.io/devices=9 requests.example.com/gpu=9")
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr.To("example.com/gpu")}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}}
+	pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list("example.com/gpu=2")}}}
+	pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "made"}
+	claim := func(name string) *resourcev1.ResourceClaim {
+		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+			DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 2,
+		}}}
+		return c
+	}
+	made := claim("made")
+	made.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}
+	made.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "u", Controller: ptr.To(true)}}
+	for _, test := range []struct {
+		extended bool
+		want     string
+	}{
+		{false, "count/resourceclaims.resource.k8s.io=2 gpu.deviceclass.resource.k8s.io/devices=4 requests.example.com/gpu=2"},
+		{true, "count/resourceclaims.resource.k8s.io=2 gpu.deviceclass.resource.k8s.io/devices=4 requests.example.com/gpu=4"},
+	} {
+		r := &reconciler{
+			client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithStatusSubresource(q).WithObjects(q.DeepCopy(), class, pod, made, claim("own")).Build(),
+			claims: true, extended: test.extended, now: time.Now, resync: time.Hour, counters: newCounters(t.Context(), nil, nil),
+		}
+		key := types.NamespacedName{Namespace: "default", Name: "q"}
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+		got := &corev1.ResourceQuota{}
+		if err := r.client.Get(t.Context(), key, got); err != nil || describe(got.Status.Used) != test.want {
+			t.Errorf("used %s, %v; want %s", describe(got.Status.Used), err, test.want)
+		}
+	}
 }
 
 func TestFind(t *testing.T) {

@@ -197,6 +197,56 @@ var _ = Describe("resource claims", func() {
 		Expect(made(".metadata.name")).To(BeEmpty())
 	})
 
+	It("count against quotas by their class, and as the extended resource that it offers", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		offer(ctx, p.name, node, "gpu-0", "gpu-1", "gpu-2")
+		resourceName := "example.com/" + p.name
+		run(ctx, "patch", "deviceclass", p.name, "--type=merge", fmt.Sprintf(`--patch={"spec":{"extendedResourceName":%q}}`, resourceName))
+		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+			corev1.ResourceName("requests." + resourceName):                              resource.MustParse("3"),
+			corev1.ResourceName(p.name + corev1.ResourceClaimsPerClass):                  resource.MustParse("3"),
+			corev1.ResourceName("count/resourceclaims.resource.k8s.io"):                  resource.MustParse("3"),
+			corev1.ResourceName("requests.deviceclass.resource.kubernetes.io/" + p.name): resource.MustParse("3"),
+		}}}
+		Expect(client.Create(ctx, quota)).To(Succeed())
+		used := func() map[string]string {
+			Expect(client.Get(ctx, ctrlclient.ObjectKeyFromObject(quota), quota)).To(Succeed())
+			all := map[string]string{}
+			for name, amount := range quota.Status.Used {
+				all[strings.ReplaceAll(string(name), p.name, "CLASS")] = amount.String()
+			}
+			return all
+		}
+		uses := func(extended, implicit, devices, claims string) OmegaMatcher {
+			return Equal(map[string]string{
+				"requests.example.com/CLASS": extended, "requests.deviceclass.resource.kubernetes.io/CLASS": implicit,
+				"CLASS.deviceclass.resource.k8s.io/devices": devices, "count/resourceclaims.resource.k8s.io": claims,
+			})
+		}
+		Eventually(used).Should(uses("0", "0", "0", "0"))
+		addPod := func(name string) error {
+			list := corev1.ResourceList{corev1.ResourceName(resourceName): resource.MustParse("2")}
+			return client.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: name}, Spec: corev1.PodSpec{
+				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+				Containers:  []corev1.Container{{Name: "web", Image: "web", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
+			}})
+		}
+		Expect(addPod("first")).To(Succeed())
+		Eventually(nodeOf(ctx, p.name, "first")).Should(Equal(node))
+		Eventually(used).Should(uses("2", "2", "2", "1"))
+		Expect(addPod("second")).To(MatchError(ContainSubstring("exceeded quota: q, requested: requests." + resourceName + "=2")))
+		spec := wants(p.name)
+		spec.Devices.Requests[0].Exactly.Count = 2
+		Expect(client.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: "own"}, Spec: spec})).To(MatchError(And(
+			ContainSubstring("exceeded quota: q"), ContainSubstring(p.name+corev1.ResourceClaimsPerClass+"=2"), ContainSubstring("requests."+resourceName+"=2"))))
+		spec.Devices.Requests[0].Exactly.Count = 1
+		Expect(client.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: "own"}, Spec: spec})).To(Succeed())
+		Eventually(used).Should(uses("3", "3", "3", "2"))
+		run(ctx, "-n", p.name, "delete", "pod", "first")
+		Eventually(used).Should(uses("1", "1", "1", "1"))
+	})
+
 	It("lose their pods when a rule taints their devices, also while the manager is killed, and get no tainted device", func(ctx SpecContext) {
 		p := newPool(ctx)
 		node := p.addNode(ctx, nil)

@@ -85,6 +85,15 @@ func (s Settings) matchesFeatures() (bool, *version.Version, error) {
 	return set.Enabled(gates.NodeDeclaredFeatures), version.MajorMinor(uint(r.Major), uint(r.Minor)), nil
 }
 
+// offersExtended reports whether device classes of the release offer extended resources.
+func (s Settings) offersExtended() (bool, error) {
+	set, err := s.Gates()
+	if err != nil {
+		return false, err
+	}
+	return s.since(34) && set.Enabled(gates.DRAExtendedResource), nil
+}
+
 // labelsTopology reports whether the release copies the topology of nodes to pods.
 func (s Settings) labelsTopology() (bool, error) {
 	set, err := s.Gates()
@@ -129,6 +138,7 @@ func All(s Settings) []Plugin {
 	topologyLabels := func(plugins *admission.Plugins) { topologylabels.Register(plugins, s.labelsTopology) }
 	nodeFeatures := func(plugins *admission.Plugins) { nodefeatures.Register(plugins, s.matchesFeatures) }
 	podResize := func(plugins *admission.Plugins) { podresize.Register(plugins, func() bool { return s.since(36) }) }
+	resourceQuota := func(plugins *admission.Plugins) { resourcequota.Register(plugins, s.offersExtended) }
 	podSecurity := func(plugins *admission.Plugins) { podsecurity.Register(plugins, s.Release) }
 	return []Plugin{
 		{always.AdmitName, off, "allows everything (deprecated).", always.RegisterAdmit},
@@ -169,7 +179,7 @@ func All(s Settings) []Plugin {
 		{mutatingwebhook.PluginName, on, "calls the webhooks of MutatingWebhookConfigurations.", nil},
 		{validatingpolicy.PluginName, on, "evaluates ValidatingAdmissionPolicies.", nil},
 		{validatingwebhook.PluginName, on, "calls the webhooks of ValidatingWebhookConfigurations.", nil},
-		{resourcequota.PluginName, on, "refuses what would exceed a ResourceQuota, and adds what it admits to the quota's usage.", resourcequota.Register},
+		{resourcequota.PluginName, on, "refuses what would exceed a ResourceQuota, and adds what it admits to the quota's usage.", resourceQuota},
 		{always.DenyName, off, "refuses everything (deprecated).", always.RegisterDeny},
 	}
 }

@@ -44,8 +44,10 @@ const (
 	written = 1000
 )
 
-// Register registers the plugin.
-func Register(plugins *admission.Plugins) {
+// Register registers the plugin. It counts the devices of resource claims as the extended
+// resources that their device classes offer if extended, which is called when the server
+// starts, returns true.
+func Register(plugins *admission.Plugins, extended func() (bool, error)) {
 	plugins.Register(PluginName, func(file io.Reader) (admission.Interface, error) {
 		c, err := library.LoadConfiguration(file)
 		if err != nil {
@@ -54,7 +56,13 @@ func Register(plugins *admission.Plugins) {
 		if errs := validation.ValidateConfiguration(c); len(errs) > 0 {
 			return nil, fmt.Errorf("configuration of %s: %w", PluginName, errs.ToAggregate())
 		}
+		offered, err := extended()
+		if err != nil {
+			return nil, err
+		}
 		return &plugin{
+			extended: offered,
+
 			Reader: kindreader.New(informer, admission.Create, admission.Update),
 			config: c, quotas: &quotas{written: lru.New(written)}, now: clock.RealClock{}.Now,
 		}, nil
@@ -65,6 +73,7 @@ func Register(plugins *admission.Plugins) {
 type plugin struct {
 	kindreader.Reader[corelisters.ResourceQuotaLister]
 	config    *config.Configuration
+	extended  bool
 	quotas    *quotas
 	evaluator library.Evaluator
 	now       func() time.Time
@@ -84,6 +93,11 @@ func informer(f informers.SharedInformerFactory) kindreader.Informer[corelisters
 // evaluator stops when the server has answered its last request.
 func (p *plugin) SetDrainedNotification(drained <-chan struct{}) {
 	registry := generic.NewRegistry(quota.Evaluators(quota.Lists{}, p.now))
+	var extended quota.Extended
+	if p.extended {
+		extended = devices{p}
+	}
+	registry.Add(quota.ResourceClaims(nil, extended, p.now))
 	for _, name := range []corev1.ResourceName{corev1.ResourceConfigMaps, corev1.ResourceSecrets, corev1.ResourceReplicationControllers, corev1.ResourceQuotas} {
 		registry.Add(generic.NewObjectCountEvaluator(schema.GroupResource{Resource: string(name)}, nil, name))
 	}

@@ -6,15 +6,21 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
 	clienttesting "k8s.io/client-go/testing"
 
 	"svc.dev/svc/apiserver/admission/admissiontest"
 )
+
+func register(plugins *admission.Plugins) {
+	Register(plugins, func() (bool, error) { return true, nil })
+}
 
 // list reads "cpu=1 pods=2".
 func list(text string) corev1.ResourceList {
@@ -88,7 +94,7 @@ func TestRequestsAreChargedToTheQuotaOrRefused(t *testing.T) {
 		{rule: "namespaces are not in themselves", quota: quotaOf("count/namespaces=0", "count/namespaces=0"), object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			p := admissiontest.Server{Objects: []runtime.Object{test.quota}}.Start(t, Register)
+			p := admissiontest.Server{Objects: []runtime.Object{test.quota}}.Start(t, register)
 			err := p.Send(t, admissiontest.Request{Object: test.object, Old: test.old, DryRun: test.dryRun})
 			if test.err != "" && (!apierrors.IsForbidden(err) || err.Error() != test.err) || test.err == "" && err != nil {
 				t.Errorf("got %v, want %s", err, test.err)
@@ -108,6 +114,48 @@ func TestRequestsAreChargedToTheQuotaOrRefused(t *testing.T) {
 	}
 }
 
+func TestDevicesOfAClaimAreChargedOnceIfItsPodRequestsThem(t *testing.T) {
+	owner := pod("example.com/gpu=2")
+	owner.UID = "u"
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "claim"}}
+	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+		DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 2,
+	}}}
+	made := claim.DeepCopy()
+	made.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}
+	made.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: owner.Name, UID: owner.UID, Controller: new(true)}}
+	for _, test := range []struct {
+		rule  string
+		claim *resourcev1.ResourceClaim
+		on    bool
+		err   string
+	}{
+		{"a claim of its own", claim, true, "requested: requests.example.com/gpu=2, used: requests.example.com/gpu=2, limited: requests.example.com/gpu=3"},
+		{"without the gate", claim, false, ""},
+		{"the claim for the pod's extended resources", made, true, ""},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new("example.com/gpu")}}
+			const hard = "gpu.deviceclass.resource.k8s.io/devices=2 requests.example.com/gpu=3"
+			q := quotaOf(hard, "gpu.deviceclass.resource.k8s.io/devices=0 requests.example.com/gpu=2")
+			p := admissiontest.Server{Objects: []runtime.Object{q, class, owner}}.Start(t, func(plugins *admission.Plugins) {
+				Register(plugins, func() (bool, error) { return test.on, nil })
+			})
+			err := p.Send(t, admissiontest.Request{Object: test.claim})
+			if test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) || test.err == "" && err != nil {
+				t.Errorf("got %v, want %q", err, test.err)
+			}
+			got, err := p.Client.CoreV1().ResourceQuotas("ns").Get(t.Context(), "quota", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if used := got.Status.Used["gpu.deviceclass.resource.k8s.io/devices"]; (used.Value() == 2) != (test.err == "") {
+				t.Errorf("used %v", amounts(got.Status.Used))
+			}
+		})
+	}
+}
+
 func amounts(l corev1.ResourceList) map[string]string {
 	m := map[string]string{}
 	for name, amount := range l {
@@ -117,7 +165,7 @@ func amounts(l corev1.ResourceList) map[string]string {
 }
 
 func TestAfterAConflictTheStoredQuotaDecides(t *testing.T) {
-	p := admissiontest.Server{Objects: []runtime.Object{quotaOf("pods=2", "pods=1")}}.Start(t, Register)
+	p := admissiontest.Server{Objects: []runtime.Object{quotaOf("pods=2", "pods=1")}}.Start(t, register)
 	// Another server has admitted a pod, which the informer has not seen.
 	stored := quotaOf("pods=2", "pods=2")
 	stored.ResourceVersion = "8"
@@ -139,7 +187,7 @@ limitedResources:
 - resource: pods
   matchContains: [requests.cpu]
 `
-	p := admissiontest.Server{Config: strings.NewReader(config)}.Start(t, Register)
+	p := admissiontest.Server{Config: strings.NewReader(config)}.Start(t, register)
 	err := p.Send(t, admissiontest.Request{Object: pod("cpu=1")})
 	if err == nil || err.Error() != `pods "pod" is forbidden: insufficient quota to consume: requests.cpu` {
 		t.Errorf("got %v", err)
@@ -147,7 +195,7 @@ limitedResources:
 	if err := p.Send(t, admissiontest.Request{Object: pod("")}); err != nil {
 		t.Error(err)
 	}
-	_, err = admissiontest.Server{Config: strings.NewReader("kind: Other\napiVersion: v1\n")}.TryStart(t, Register)
+	_, err = admissiontest.Server{Config: strings.NewReader("kind: Other\napiVersion: v1\n")}.TryStart(t, register)
 	if err == nil || !strings.Contains(err.Error(), "configuration of ResourceQuota") {
 		t.Errorf("a wrong configuration: %v", err)
 	}
