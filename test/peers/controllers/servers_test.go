@@ -44,13 +44,15 @@ var kinds = map[string]kind{
 	"PodDisruptionBudget": in("policy", "v1", "poddisruptionbudgets"), "EndpointSlice": in("discovery.k8s.io", "v1", "endpointslices"),
 	"Node": clusterWide("", "v1", "nodes"), "PersistentVolume": clusterWide("", "v1", "persistentvolumes"), "Namespace": clusterWide("", "v1", "namespaces"),
 	"StorageClass": clusterWide("storage.k8s.io", "v1", "storageclasses"), "VolumeAttachment": clusterWide("storage.k8s.io", "v1", "volumeattachments"),
-	"CSIDriver":                 clusterWide("storage.k8s.io", "v1", "csidrivers"),
-	"ClusterRole":               clusterWide("rbac.authorization.k8s.io", "v1", "clusterroles"),
-	"ResourceClaim":             in("resource.k8s.io", "v1", "resourceclaims"),
-	"ResourceSlice":             clusterWide("resource.k8s.io", "v1", "resourceslices"),
-	"DeviceTaintRule":           clusterWide("resource.k8s.io", "v1beta2", "devicetaintrules"),
-	"StorageVersionMigration":   clusterWide("storagemigration.k8s.io", "v1beta1", "storageversionmigrations"),
-	"CertificateSigningRequest": clusterWide("certificates.k8s.io", "v1", "certificatesigningrequests"),
+	"CSIDriver":                      clusterWide("storage.k8s.io", "v1", "csidrivers"),
+	"ClusterRole":                    clusterWide("rbac.authorization.k8s.io", "v1", "clusterroles"),
+	"ResourceClaim":                  in("resource.k8s.io", "v1", "resourceclaims"),
+	"ResourceSlice":                  clusterWide("resource.k8s.io", "v1", "resourceslices"),
+	"DeviceTaintRule":                clusterWide("resource.k8s.io", "v1beta2", "devicetaintrules"),
+	"StorageVersionMigration":        clusterWide("storagemigration.k8s.io", "v1beta1", "storageversionmigrations"),
+	"LimitRange":                     in("", "v1", "limitranges"),
+	"ValidatingWebhookConfiguration": clusterWide("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"),
+	"CertificateSigningRequest":      clusterWide("certificates.k8s.io", "v1", "certificatesigningrequests"),
 }
 
 func in(group, version, resource string) kind {
