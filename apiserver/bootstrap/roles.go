@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -98,9 +99,34 @@ func (s storedRoles) ensureRole(role authorization.DefaultRole) error {
 // ensure writes a role and then, if it has one, its binding.
 func ensure(role authorization.DefaultRole, roles reconciliation.ReconcileRoleOptions, bindings reconciliation.ReconcileRoleBindingOptions) error {
 	roles.Confirm, bindings.Confirm = true, true
-	if _, err := roles.Run(); err != nil || role.Binding == "" {
-		return err
+	if !isCurrent(roles) {
+		if _, err := roles.Run(); err != nil {
+			return err
+		}
+	}
+	if role.Binding == "" {
+		return nil
 	}
 	_, err := bindings.Run()
 	return err
+}
+
+// isCurrent reports whether the stored role is the wanted one, as at nearly each start. To find
+// that out, the library compares each of its rules, verb by verb, with all rules.
+func isCurrent(o reconciliation.ReconcileRoleOptions) bool {
+	wanted := o.Role
+	stored, err := o.Client.Get(wanted.GetNamespace(), wanted.GetName())
+	return err == nil && equality.Semantic.DeepEqual(stored.GetRules(), wanted.GetRules()) &&
+		equality.Semantic.DeepEqual(stored.GetAggregationRule(), wanted.GetAggregationRule()) &&
+		hasAll(stored.GetLabels(), wanted.GetLabels()) && hasAll(stored.GetAnnotations(), wanted.GetAnnotations())
+}
+
+// hasAll reports whether a map has the entries of another one.
+func hasAll(m, entries map[string]string) bool {
+	for key, value := range entries {
+		if has, ok := m[key]; !ok || has != value {
+			return false
+		}
+	}
+	return true
 }

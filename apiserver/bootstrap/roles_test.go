@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/component-helpers/auth/rbac/reconciliation"
 	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"svc.dev/svc/apiserver/release"
@@ -135,5 +136,37 @@ func TestAStartCreatesDeletedRolesAndBindingsAgainAndWritesNothingElse(t *testin
 	}
 	if _, err := rbac.Roles(metav1.NamespaceSystem).Get(t.Context(), "extension-apiserver-authentication-reader", metav1.GetOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestOnlyARoleThatHasChangedIsReconciled(t *testing.T) {
+	wanted := func() *rbacv1.ClusterRole {
+		return &rbacv1.ClusterRole{
+			ObjectMeta: defaultMeta("", "r", map[string]string{"a": "b"}),
+			Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"pods"}}},
+		}
+	}
+	for rule, test := range map[string]struct {
+		change  func(*rbacv1.ClusterRole)
+		current bool
+	}{
+		"what it needs":                {func(*rbacv1.ClusterRole) {}, true},
+		"further labels":               {func(r *rbacv1.ClusterRole) { r.Labels["c"] = "d" }, true},
+		"an empty list instead of nil": {func(r *rbacv1.ClusterRole) { r.Rules[0].NonResourceURLs = []string{} }, true},
+		"a label less":                 {func(r *rbacv1.ClusterRole) { delete(r.Labels, "a") }, false},
+		"another label":                {func(r *rbacv1.ClusterRole) { r.Labels["a"] = "c" }, false},
+		"no update":                    {func(r *rbacv1.ClusterRole) { r.Annotations[rbacv1.AutoUpdateAnnotationKey] = "false" }, false},
+		"a verb less":                  {func(r *rbacv1.ClusterRole) { r.Rules[0].Verbs = []string{"get"} }, false},
+		"a further rule":               {func(r *rbacv1.ClusterRole) { r.Rules = append(r.Rules, r.Rules[0]) }, false},
+		"aggregation":                  {func(r *rbacv1.ClusterRole) { r.AggregationRule = &rbacv1.AggregationRule{} }, false},
+		"another name":                 {func(r *rbacv1.ClusterRole) { r.Name = "s" }, false},
+	} {
+		stored := wanted()
+		test.change(stored)
+		list := &listedObjects{clusterRoles: indexByName([]rbacv1.ClusterRole{*stored})}
+		o := reconciliation.ReconcileRoleOptions{Role: reconciliation.ClusterRoleRuleOwner{ClusterRole: wanted()}, Client: listedRoles{get: list.clusterRole}}
+		if got := isCurrent(o); got != test.current {
+			t.Errorf("%s: got %v", rule, got)
+		}
 	}
 }
