@@ -13,7 +13,8 @@ import (
 // controllers have made, and creations that admission refuses.
 func unusual() []scenario {
 	return slices.Concat(unusualStatefulSets(), unusualDeployments(), unusualDaemonSets(), refusals(), unusualCronJobs(),
-		unusualAutoscalers(), unusualVolumes(), expansions(), unusualNodes(), spreadServices())
+		unusualAutoscalers(), unusualVolumes(), expansions(), unusualNodes(), spreadServices(),
+		unusualBudgets(), unusualJobs(), unusualServices(), overlaps())
 }
 
 func unusualStatefulSets() (all []scenario) {
