@@ -80,6 +80,9 @@ func (r *reconciler) delete(ctx context.Context, set *appsv1.StatefulSet, pod *c
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return r.pods.Wrote(set, pod, nil) // it has gone
 	}
+	if err == nil {
+		r.backoff.deleted(set, pod)
+	}
 	r.record(set, decide.Delete, pod.Name, err)
 	return r.pods.Wrote(set, pod, err)
 }

@@ -32,6 +32,7 @@ type reconciler struct {
 	kind, podKind schema.GroupVersionKind
 	pods          owned.Pods
 	history       history.History
+	backoff       *backoff
 	now           func() time.Time
 }
 
@@ -95,7 +96,7 @@ func (r *reconciler) state(ctx context.Context, set *appsv1.StatefulSet, s label
 	if err != nil {
 		return state, history.Revisions{}, err
 	}
-	state.Pods = found
+	state.Pods, state.Delays = found, r.backoff.delays(set, found)
 	revisions := history.Revisions{}
 	if set.DeletionTimestamp == nil {
 		revisions, err = r.history.Sync(ctx, history.Owner{Object: set, Selector: s, Template: &set.Spec.Template, Collisions: set.Status.CollisionCount})

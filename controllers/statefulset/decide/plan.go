@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"svc.dev/svc/controllers/pods"
@@ -26,6 +27,8 @@ type State struct {
 	Set *appsv1.StatefulSet
 	// Pods are those that the set controls.
 	Pods []*corev1.Pod
+	// Delays are the times for which pods that have terminated are not deleted yet.
+	Delays map[types.UID]time.Duration
 	// Claims are those of all ordinals by name, as far as they exist.
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Update has the set's template. Current is the revision that the last complete
@@ -187,11 +190,22 @@ func (d *decision) recreate(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil {
 		return
 	}
+	if delay := d.Delays[pod.UID]; delay > 0 {
+		d.again(delay)
+		return
+	}
 	e := Event{corev1.EventTypeNormal, "RecreatingTerminatedPod", fmt.Sprintf("StatefulSet %s/%s is recreating terminated Pod %s", d.Set.Namespace, d.Set.Name, pod.Name)}
 	if pod.Status.Phase == corev1.PodFailed {
 		e = Event{corev1.EventTypeWarning, "RecreatingFailedPod", fmt.Sprintf("StatefulSet %s/%s is recreating failed Pod %s", d.Set.Namespace, d.Set.Name, pod.Name)}
 	}
 	d.Actions = append(d.Actions, Action{Verb: Delete, Pod: pod, Event: e})
+}
+
+// again makes the next sync come after a time at the latest.
+func (d *decision) again(in time.Duration) {
+	if in > 0 && (d.After == 0 || in < d.After) {
+		d.After = in
+	}
 }
 
 // revisionOf returns the revision in which the pod of an ordinal is created: below

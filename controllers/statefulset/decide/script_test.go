@@ -27,6 +27,7 @@ import (
 //	unready, fail pod ...   lets pods run and not be ready, or fail
 //	gone [pod ...]          lets pods that are being deleted end; without names, all
 //	orphan pod revision     adds a ready pod that lacks its labels
+//	delay pod duration      delays the deletion of a pod that has terminated
 //	delete-claim name       lets a client delete a claim, which a finalizer keeps
 //	collect                 lets the garbage collector delete claims whose pod has gone
 //	wait duration           lets time pass
@@ -44,6 +45,7 @@ type model struct {
 	set    *appsv1.StatefulSet
 	pods   []*corev1.Pod
 	claims map[string]*corev1.PersistentVolumeClaim
+	delays map[types.UID]time.Duration
 	now    time.Time
 	uid    int
 }
@@ -86,6 +88,12 @@ func (m *model) run(command string, args []string) string {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: args[0], UID: types.UID(args[0]), Labels: map[string]string{revisionLabel: args[1]}}}
 		m.start(pod, "ready")
 		m.pods = append(m.pods, pod)
+	case "delay":
+		d, err := time.ParseDuration(args[1])
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		m.each(args[:1], func(pod *corev1.Pod) { m.delays = map[types.UID]time.Duration{pod.UID: d} })
 	case "delete-claim":
 		m.claims[args[0]].DeletionTimestamp = ptr.To(metav1.NewTime(m.now))
 	case "collect":
@@ -178,7 +186,7 @@ func (m *model) start(pod *corev1.Pod, how string) {
 // sync makes and does a plan, and returns its text and whether it does nothing.
 func (m *model) sync() (text string, idle bool) {
 	s := State{
-		Set: m.set, Pods: m.pods, Claims: m.claims, Now: m.now, Kind: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), PodKind: corev1.SchemeGroupVersion.WithKind("Pod"),
+		Set: m.set, Pods: m.pods, Delays: m.delays, Claims: m.claims, Now: m.now, Kind: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), PodKind: corev1.SchemeGroupVersion.WithKind("Pod"),
 		Update: Revision{Name: m.set.Spec.Template.Spec.Hostname, Template: &m.set.Spec.Template},
 	}
 	s.Current = s.Update

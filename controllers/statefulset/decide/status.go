@@ -27,9 +27,7 @@ func (d *decision) observe() {
 			if available {
 				s.AvailableReplicas++
 			}
-			if in > 0 && (d.After == 0 || in < d.After) {
-				d.After = in
-			}
+			d.again(in)
 		}
 		if pod.DeletionTimestamp == nil {
 			d.count(s, pod, 1)
