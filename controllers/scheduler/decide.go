@@ -36,6 +36,8 @@ type core struct {
 	assumed map[types.UID]*corev1.Pod
 	// binding are the assumed pods that wait for their claims.
 	binding map[types.UID]binding
+	// writing are the numbers of steps of a pod whose devices are being written.
+	writing map[types.UID]int
 }
 
 // binding is the wait of a pod for its claims.
@@ -83,6 +85,7 @@ func newCore(config *configfile.Config, now func() time.Time, choose func(n int)
 		now:      now,
 		assumed:  map[types.UID]*corev1.Pod{},
 		binding:  map[types.UID]binding{},
+		writing:  map[types.UID]int{},
 	}
 	for _, profile := range config.Profiles {
 		c.names.Insert(profile.SchedulerName)
@@ -219,6 +222,36 @@ func (c *core) failed(s step) {
 	}
 }
 
+// writes records that the devices of a step are being written: until wrote, they are not free,
+// even if the pod is deleted meanwhile.
+func (c *core) writes(s step) {
+	if len(s.devices) > 0 {
+		c.writing[s.pod.UID]++
+	}
+}
+
+// wrote records that the devices of a step have been written, or could not be.
+func (c *core) wrote(s step) {
+	uid := s.pod.UID
+	if len(s.devices) == 0 {
+		return
+	}
+	if c.writing[uid]--; c.writing[uid] > 0 {
+		return
+	}
+	delete(c.writing, uid)
+	if c.assumed[uid] == nil {
+		c.forgetDevices(uid)
+	}
+}
+
+// forgetDevices ends the assumptions about a pod's devices, unless they are being written.
+func (c *core) forgetDevices(uid types.UID) {
+	if c.writing[uid] == 0 && c.snapshot.ForgetDevices(uid) {
+		c.wake(decision.DevicesChanged)
+	}
+}
+
 // forget removes an assumed pod, and reports whether the pod was assumed.
 func (c *core) forget(uid types.UID) bool {
 	assumed := c.assumed[uid]
@@ -232,9 +265,7 @@ func (c *core) forget(uid types.UID) bool {
 	if c.snapshot.ForgetClaims(assumed) {
 		c.wake(decision.ClaimChanged | decision.VolumeChanged)
 	}
-	if c.snapshot.ForgetDevices(uid) {
-		c.wake(decision.DevicesChanged)
-	}
+	c.forgetDevices(uid)
 	return true
 }
 

@@ -96,6 +96,25 @@ func TestAFailedPodUsesTheClaimOfItsExtendedResourcesAgain(t *testing.T) {
 	c.expect("b -> n", "a: cannot allocate all claims")
 }
 
+func TestDevicesThatAreBeingWrittenAreNotFreeWhenTheirPodIsDeleted(t *testing.T) {
+	c := newOffering(t)
+	c.core.deviceClassChanged(nil, deviceClass("gpu", "example.com/gpu"))
+	c.pod("a", gpu)
+	c.expect("a -> n")
+	s := c.steps["a"]
+	c.core.writes(s)
+	c.pod("b", gpu)
+	c.expect("b: cannot allocate all claims")
+	c.now = c.now.Add(time.Minute)
+	c.removePod("a")
+	c.core.deviceClassChanged(nil, deviceClass("other", "example.com/other"))
+	c.expect("b: cannot allocate all claims")
+	c.now = c.now.Add(time.Minute)
+	c.core.wrote(s) // it has failed
+	c.core.failed(s)
+	c.expect("b -> n")
+}
+
 func TestTheClaimOfExtendedResourcesIsCreatedOnceAndNamedInThePod(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "w"}}
 	claim := func(name, class string) *resourcev1.ResourceClaim {

@@ -180,6 +180,7 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 			"waiting for binding conditions for device on node "+s.node())
 	}
 	l.binding.Add(1)
+	l.core.writes(s)
 	l.running.Go(func() {
 		if len(s.claims) > 0 {
 			err := l.binder.bindClaims(ctx, s.pod, s.node(), s.claims)
@@ -224,6 +225,7 @@ func (l *loop) release(ctx context.Context, s step) {
 // of the claims retry the pod.
 func (l *loop) claimed(ctx context.Context, s step, start time.Time, err error) {
 	l.binding.Add(-1)
+	l.core.wrote(s)
 	switch {
 	case apierrors.IsConflict(err): // another client has just written the claim
 		klog.FromContext(ctx).V(4).Info("Retrying after a conflict", "pod", klog.KObj(s.pod), "reason", err.Error())
@@ -236,6 +238,7 @@ func (l *loop) claimed(ctx context.Context, s step, start time.Time, err error) 
 // bound handles the result of binding a pod.
 func (l *loop) bound(ctx context.Context, s step, start time.Time, ok bool, err error) {
 	l.binding.Add(-1)
+	l.core.wrote(s)
 	switch {
 	case ok:
 		klog.FromContext(ctx).V(4).Info("Bound pod to node", "pod", klog.KObj(s.pod), "node", s.node())
