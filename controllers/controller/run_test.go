@@ -23,7 +23,7 @@ func TestAFailedSyncHasNoResult(t *testing.T) {
 	}{
 		{"success", nil, reconcile.Result{RequeueAfter: time.Minute}, nil},
 		{"failure", failure, reconcile.Result{}, failure},
-		{"conflict", conflict, reconcile.Result{Requeue: true}, nil},
+		{"conflict", conflict, reconcile.Result{Requeue: true}, nil}, //nolint:staticcheck // see conflictRetrier
 	} {
 		r := conflictRetrier[string]{reconcile.TypedFunc[string](func(context.Context, string) (reconcile.Result, error) {
 			return reconcile.Result{RequeueAfter: time.Minute}, test.err
