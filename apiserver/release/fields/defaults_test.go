@@ -124,7 +124,9 @@ func fill(obj runtime.Object, seed int64) {
 		func(*metav1.ObjectMeta, randfill.Continue) {},
 		func(f *metav1.FieldsV1, _ randfill.Continue) { *f = *metav1.NewFieldsV1("{}") },
 		func(r *runtime.RawExtension, _ randfill.Continue) { r.Raw = []byte("{}") },
-		func(q *apiresource.Quantity, _ randfill.Continue) { *q = *apiresource.NewQuantity(1, apiresource.DecimalSI) },
+		func(q *apiresource.Quantity, _ randfill.Continue) {
+			*q = *apiresource.NewQuantity(1, apiresource.DecimalSI)
+		},
 		func(s *string, c randfill.Continue) { *s = strings.Repeat("x", c.Intn(2)) },
 	).Fill(obj)
 }
