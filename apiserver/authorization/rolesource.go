@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	rbaclisters "k8s.io/client-go/listers/rbac/v1"
+
+	"svc.dev/svc/internal/items"
 )
 
 // roleSource is where roles and bindings are read. The objects must not be
@@ -60,7 +62,7 @@ func (s stored) roleBindings(ctx context.Context, namespace string) ([]*rbacv1.R
 	if err != nil {
 		return nil, err
 	}
-	return pointers(list.Items), nil
+	return items.Pointers(list.Items), nil
 }
 
 func (s stored) clusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
@@ -68,13 +70,5 @@ func (s stored) clusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleB
 	if err != nil {
 		return nil, err
 	}
-	return pointers(list.Items), nil
-}
-
-func pointers[T any](items []T) []*T {
-	all := make([]*T, len(items))
-	for i := range items {
-		all[i] = &items[i]
-	}
-	return all
+	return items.Pointers(list.Items), nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apiserver/pki"
+	"svc.dev/svc/internal/items"
 )
 
 // flowControlManager owns the fields of the objects that EnsureFlowControl
@@ -36,8 +37,8 @@ func EnsureFlowControl(ctx context.Context, client flowcontrolv1client.Flowcontr
 	if err != nil {
 		return fmt.Errorf("list flow schemas: %w", err)
 	}
-	levelChanges := priorityLevels().changes(pointers(levels.Items))
-	schemaChanges := flowSchemas().changes(pointers(schemas.Items))
+	levelChanges := priorityLevels().changes(items.Pointers(levels.Items))
+	schemaChanges := flowSchemas().changes(items.Pointers(schemas.Items))
 	// A schema refers to a level: levels are created first and deleted last.
 	return errors.Join(
 		write(ctx, client.PriorityLevelConfigurations(), levelChanges.create, levelChanges.update),
@@ -212,12 +213,4 @@ func remove[T metav1.Object](ctx context.Context, client writer[T], objects []T)
 		}
 		return nil
 	})
-}
-
-func pointers[T any](items []T) []*T {
-	var result []*T
-	for i := range items {
-		result = append(result, &items[i])
-	}
-	return result
 }

@@ -11,6 +11,7 @@ import (
 
 	devicesapi "svc.dev/svc/apis/devices"
 	"svc.dev/svc/controllers/versions"
+	"svc.dev/svc/internal/items"
 )
 
 // reader reads what decisions need. It returns the cache's own objects.
@@ -71,7 +72,7 @@ func (r reader) listSlices(ctx context.Context, options ...client.ListOption) ([
 	if err := r.client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, err
 	}
-	return pointers(list.Items), nil
+	return items.Pointers(list.Items), nil
 }
 
 func (r reader) listClaims(ctx context.Context, options ...client.ListOption) ([]*resourcev1.ResourceClaim, error) {
@@ -79,15 +80,7 @@ func (r reader) listClaims(ctx context.Context, options ...client.ListOption) ([
 	if err := r.client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, err
 	}
-	return pointers(list.Items), nil
-}
-
-func pointers[T any](items []T) []*T {
-	all := make([]*T, len(items))
-	for i := range items {
-		all[i] = &items[i]
-	}
-	return all
+	return items.Pointers(list.Items), nil
 }
 
 // consumers returns the pods for which claims are reserved, by their UIDs.

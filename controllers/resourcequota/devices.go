@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/apis/quota"
+	"svc.dev/svc/internal/items"
 )
 
 // listClaims returns the list of resource claims of their evaluator.
@@ -40,7 +41,7 @@ type extended struct {
 func (e extended) Classes() ([]*resourcev1.DeviceClass, error) {
 	var list resourcev1.DeviceClassList
 	err := e.client.List(e.ctx, &list, client.UnsafeDisableDeepCopy)
-	return pointers(list.Items), err
+	return items.Pointers(list.Items), err
 }
 
 // Pod implements quota.Extended.
@@ -53,13 +54,5 @@ func (e extended) Pod(namespace, name string) (*corev1.Pod, error) {
 func (e extended) Claims(namespace string) ([]*resourcev1.ResourceClaim, error) {
 	var list resourcev1.ResourceClaimList
 	err := e.client.List(e.ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	return pointers(list.Items), err
-}
-
-func pointers[T any](items []T) []*T {
-	all := make([]*T, len(items))
-	for i := range items {
-		all[i] = &items[i]
-	}
-	return all
+	return items.Pointers(list.Items), err
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"svc.dev/svc/apis/quota"
+	"svc.dev/svc/internal/items"
 )
 
 // devices reads what the usage of resource claims depends on from the watch cache: claims are
@@ -26,7 +27,7 @@ func (d devices) Classes() ([]*resourcev1.DeviceClass, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pointers(list.Items), nil
+	return items.Pointers(list.Items), nil
 }
 
 // Pod implements quota.Extended.
@@ -44,13 +45,5 @@ func (d devices) Claims(namespace string) ([]*resourcev1.ResourceClaim, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pointers(list.Items), nil
-}
-
-func pointers[T any](items []T) []*T {
-	all := make([]*T, len(items))
-	for i := range items {
-		all[i] = &items[i]
-	}
-	return all
+	return items.Pointers(list.Items), nil
 }

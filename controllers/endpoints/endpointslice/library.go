@@ -14,6 +14,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"svc.dev/svc/internal/items"
 )
 
 // clientset is the part of a clientset that the library's Reconciler uses: it
@@ -127,16 +129,7 @@ func (n nodes) List(selector labels.Selector) ([]*corev1.Node, error) {
 	if err := n.reader.List(n.ctx, &list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, err
 	}
-	return pointers(list.Items), nil
+	return items.Pointers(list.Items), nil
 }
 
 var _ corelisters.NodeLister = nodes{}
-
-// pointers returns pointers to the items.
-func pointers[T any](items []T) []*T {
-	list := make([]*T, len(items))
-	for i := range items {
-		list[i] = &items[i]
-	}
-	return list
-}

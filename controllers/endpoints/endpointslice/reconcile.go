@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"svc.dev/svc/controllers/index"
+	"svc.dev/svc/internal/items"
 )
 
 // reconciler reads services, their pods, the pods' nodes and EndpointSlices. It is
@@ -70,7 +71,7 @@ func (r *reconciler) reconcile(ctx context.Context, service *corev1.Service) err
 	// writes: there is nothing to track from one sync to the next.
 	rules := library.NewReconciler(clientset{writer: w}, nodes, r.maxEndpoints, endpointsliceutil.NewEndpointSliceTracker(),
 		r.zones.cache, r.events, manager, library.WithPreferSameTrafficDistributionEnabled(true))
-	found := pointers(pods.Items)
+	found := items.Pointers(pods.Items)
 	trigger := r.triggers.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, found)
 	err = rules.Reconcile(klog.FromContext(ctx), service, found, existing, trigger)
 	if refused := w.err(); refused != nil && outdated(refused) {
