@@ -101,10 +101,11 @@ func testDevicesOfAClaim(t *testing.T, use func(*corev1.Pod)) {
 	c.create("a", use)
 
 	d := &draDriver{prepared: map[types.UID]bool{}}
-	sockets := filepath.Dir(c.runtime.Endpoint()[len("unix://"):])
+	sockets, registry := filepath.Dir(c.runtime.Endpoint()[len("unix://"):]), filepath.Join(c.root(), "plugins_registry")
+	c.Eventually(registry).Should(gomega.BeADirectory()) // the agent makes it
 	helper, err := kubeletplugin.Start(t.Context(), d, kubeletplugin.DriverName("gpu.local"), kubeletplugin.NodeName("node"),
 		kubeletplugin.KubeClient(fake.NewClientset(claim.DeepCopy())),
-		kubeletplugin.PluginDataDirectoryPath(sockets), kubeletplugin.RegistrarDirectoryPath(filepath.Join(c.root(), "plugins_registry")))
+		kubeletplugin.PluginDataDirectoryPath(sockets), kubeletplugin.RegistrarDirectoryPath(registry))
 	c.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(helper.Stop)
 	c.Eventually(c.runs("a")).Should(gomega.BeTrue())

@@ -18,7 +18,11 @@ import (
 )
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	req := parse(r)
+	req, ok := parse(r)
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
 	s.mu.Lock()
 	if req.Verb != "list" && req.Verb != "watch" {
 		s.requests = append(s.requests, req)
@@ -47,14 +51,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func parse(r *http.Request) Request {
+// parse returns false for a path that is not that of a resource, such as /version.
+func parse(r *http.Request) (Request, bool) {
 	body, _ := io.ReadAll(r.Body)
 	req := Request{Body: body}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	parts = parts[2:]
-	if r.URL.Path[:6] == "/apis/" {
-		parts = parts[1:]
+	group := 2 // api/v1
+	if parts[0] == "apis" {
+		group = 3 // apis/apps/v1
 	}
+	if len(parts) <= group {
+		return req, false
+	}
+	parts = parts[group:]
 	if parts[0] == "namespaces" && len(parts) > 2 {
 		req.Namespace, parts = parts[1], parts[2:]
 	}
@@ -76,7 +85,7 @@ func parse(r *http.Request) Request {
 	default:
 		req.Verb = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
 	}
-	return req
+	return req, true
 }
 
 func fail(w http.ResponseWriter, err error) {
