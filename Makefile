@@ -54,7 +54,7 @@ undeploy: manifests ## Remove CONFIG from the cluster, with all data.
 
 .PHONY: test
 test: ## Run every test, as CI does, and say at the end what has failed.
-	@hack/report.sh $(MAKE) --no-print-directory --keep-going test-unit test-fuzz test-suites test-fleet test-node
+	@MAKE='$(MAKE)' hack/report.sh test-unit test-fuzz test-suites test-fleet test-node
 
 # Each package is compiled once, for the binaries, the linters and the tests alike: with
 # -trimpath, wherever the checkout is, and with the build tag of hack/build.sh. The linters

@@ -1,13 +1,22 @@
 #!/usr/bin/env bash
-# Runs a test command. If it fails, the failed tests and their errors are repeated
+# Runs parts of the tests, each a target of make, and says how long each took. If
+# one fails, the others still run, and the failed tests and their errors are repeated
 # at the end of the output, which may be all that a reader has. The complete output
 # is in bin/report.log.
-# usage: hack/report.sh COMMAND [ARGUMENT...]
+# usage: hack/report.sh TARGET...
 set -uo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p bin
-"$@" 2>&1 | tee bin/report.log
-code=${PIPESTATUS[0]}
+: >bin/report.log
+code=0 times=()
+for target in "$@"; do
+	began=$SECONDS verdict=ok
+	"${MAKE:-make}" --no-print-directory "$target" 2>&1 | tee -a bin/report.log
+	((PIPESTATUS[0] == 0)) || verdict=FAILED code=1
+	times+=("$target $verdict in $((SECONDS - began))s")
+done
+printf -v summary '%s; ' "${times[@]}"
+trap 'printf "\n=== %s\n" "${summary%; }"' EXIT
 ((code)) || exit 0
 
 printf '\n=== What has failed (all of it: bin/report.log)\n'
