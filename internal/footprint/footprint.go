@@ -6,8 +6,6 @@ import (
 	"context"
 	"runtime/debug"
 	"time"
-
-	"k8s.io/klog/v2"
 )
 
 // settleTime is the time from a start until what only the start needed is
@@ -20,9 +18,7 @@ const settleTime = 10 * time.Second
 func Settle(ctx context.Context) {
 	select {
 	case <-time.After(settleTime):
-		if err := Shrink(); err != nil {
-			klog.FromContext(ctx).V(2).Info("Failed to return memory to the operating system", "err", err)
-		}
+		shrink(ctx)
 	case <-ctx.Done():
 	}
 }

@@ -83,8 +83,9 @@ func (w *podWatch) expect(name string, holds func(watch.EventType, *corev1.Pod) 
 	return at
 }
 
-// podTimeout bounds the wait for the expected state of one pod.
-const podTimeout = 2 * time.Minute
+// podTimeout bounds the wait for the expected state of one pod, which may be the last of
+// 110 that are created at once.
+const podTimeout = 10 * time.Minute
 
 // took calls do, and returns the time from then until the pod meets the condition.
 func (w *podWatch) took(ctx context.Context, name string, holds func(watch.EventType, *corev1.Pod) bool, do func() error) (time.Duration, error) {
