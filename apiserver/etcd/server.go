@@ -28,6 +28,11 @@ const DefaultQuota = 8 << 30
 // leadership, until it can.
 const electionRetry = time.Millisecond
 
+// tick is the time between two ticks of raft's clock, by which the members of a cluster
+// miss their leader: five times etcd's default. An election timeout is five ticks, which
+// bounds the wait for a request (to ten seconds) and the shortest lease (to four) as well.
+const tick = 500 * time.Millisecond
+
 // batchInterval is how long the database collects writes before it commits them to
 // its file: five times etcd's default. A write has to wait for a commit that runs,
 // so fewer commits make writes faster. Writes are durable in the log before that,
@@ -268,6 +273,7 @@ func (s *Server) embedConfig(cfg Config) *embed.Config {
 	c.ListenPeerUrls = nil
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.EnableGRPCGateway = false
+	c.TickMs, c.ElectionMs = uint(tick.Milliseconds()), uint(5*tick.Milliseconds())
 	c.BackendBatchInterval = batchInterval
 	c.SnapshotCatchUpEntries = catchUpEntries
 	c.SnapshotCount = cmp.Or(cfg.snapshotCount, defaultSnapshotCount)
