@@ -195,11 +195,11 @@ func belowRoot(takes string) *Rule {
 
 // cleanDirectory is the rule for podLogsDir, whose name is used in metrics.
 func cleanDirectory() *Rule {
-	const takes = "an absolute path of ASCII letters without .. and double slashes"
+	const takes = "an absolute path other than /, of ASCII letters without .. and double slashes"
 	return &Rule{takes, func(value any) string {
 		s := value.(string)
 		ascii := !strings.ContainsFunc(s, func(r rune) bool { return r > 127 })
-		if !filepath.IsAbs(s) || filepath.Clean(s) != strings.TrimSuffix(s, "/") && s != "/" || !ascii {
+		if !filepath.IsAbs(s) || filepath.Clean(s) != strings.TrimSuffix(s, "/") || !ascii {
 			return "must be " + takes
 		}
 		return ""

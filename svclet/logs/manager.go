@@ -168,7 +168,7 @@ func (m *Manager) Remove(c Container) error {
 	return errors.Join(append(failed, remove(filepath.Join(m.options.LinkDir, c.link())))...)
 }
 
-// Pods returns the UIDs of all pods with a log directory.
+// Pods returns the generated UIDs of all pods with a log directory.
 func (m *Manager) Pods() ([]types.UID, error) {
 	directories, err := os.ReadDir(m.options.Dir)
 	if err != nil {
@@ -176,8 +176,8 @@ func (m *Manager) Pods() ([]types.UID, error) {
 	}
 	var uids []types.UID
 	for _, directory := range directories {
-		if strings.Count(directory.Name(), "_") == 2 {
-			uids = append(uids, uidOf(directory.Name()))
+		if uid := generatedUIDOf(directory); uid != "" {
+			uids = append(uids, uid)
 		}
 	}
 	return uids, nil
@@ -185,20 +185,23 @@ func (m *Manager) Pods() ([]types.UID, error) {
 
 // RemovePod removes all logs of a pod, and the links to them.
 func (m *Manager) RemovePod(uid types.UID) error {
-	return m.removePods(func(other types.UID) bool { return other == uid })
+	return m.removePods(func(directory fs.DirEntry) bool { return uid != "" && uidOf(directory.Name()) == uid })
 }
 
-// Sweep removes the logs of unknown pods, and links without a log. It must not be
-// called before all pods of this node are known.
+// Sweep removes the logs of unknown pods with generated UIDs, and links without a log. It must
+// not be called before all pods of this node are known.
 func (m *Manager) Sweep(known func(types.UID) bool) error {
-	return m.removePods(func(uid types.UID) bool { return !known(uid) })
+	return m.removePods(func(directory fs.DirEntry) bool {
+		uid := generatedUIDOf(directory)
+		return uid != "" && !known(uid)
+	})
 }
 
-func (m *Manager) removePods(gone func(types.UID) bool) error {
+func (m *Manager) removePods(gone func(fs.DirEntry) bool) error {
 	pods, err := os.ReadDir(m.options.Dir)
 	failed := []error{err}
 	for _, entry := range pods {
-		if gone(uidOf(entry.Name())) {
+		if gone(entry) {
 			failed = append(failed, os.RemoveAll(filepath.Join(m.options.Dir, entry.Name())))
 		}
 	}

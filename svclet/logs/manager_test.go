@@ -122,14 +122,15 @@ func TestRemovePodRemovesAllLogsOfAPod(t *testing.T) {
 func TestASweepRemovesLogsOfUnknownPods(t *testing.T) {
 	h := newFixture(t, 5, map[string]string{"0.log": "x"})
 	links, pods := filepath.Join(h.root, "containers"), filepath.Join(h.root, "pods")
+	gone := filepath.Join(pods, "ns_gone_4f6a6f2e-90b5-4c3e-9f0e-6d1f0a6b7c11")
 	running := Container{ID: "r", PodNamespace: "ns", PodName: "p", Name: "c", Path: filepath.Join(h.dir, "none.log")}
 	h.options.Running = func() []Container { return []Container{running} }
 	if err := firstError(
 		h.Link(h.container),
-		os.MkdirAll(filepath.Join(pods, "ns_gone_gone", "c"), 0o755),
-		os.WriteFile(filepath.Join(pods, "ns_gone_gone", "c", "0.log"), nil, 0o600),
-		os.MkdirAll(filepath.Join(pods, "oldstyle"), 0o755),
-		os.Symlink(filepath.Join(pods, "ns_gone_gone", "c", "0.log"), filepath.Join(links, "gone_ns_c-g.log")),
+		os.MkdirAll(filepath.Join(gone, "c"), 0o755),
+		os.WriteFile(filepath.Join(gone, "c", "0.log"), nil, 0o600),
+		os.MkdirAll(filepath.Join(pods, "ns_static_0123456789abcdef0123456789abcdef"), 0o755),
+		os.Symlink(filepath.Join(gone, "c", "0.log"), filepath.Join(links, "gone_ns_c-g.log")),
 		os.Symlink(running.Path, filepath.Join(links, running.link())),
 		os.Symlink("/nowhere", filepath.Join(links, "not-ours")),
 		os.WriteFile(filepath.Join(links, "file.log"), nil, 0o600),
@@ -140,8 +141,43 @@ func TestASweepRemovesLogsOfUnknownPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectTree(t, h.root, "containers/file.log", "containers/not-ours", "containers/p_ns_c-id-c.log", "containers/p_ns_c-r.log", "pods/ns_p_uid/c/0.log")
-	if _, err := os.Stat(filepath.Join(pods, "oldstyle")); !os.IsNotExist(err) {
-		t.Errorf("a directory named by its UID alone is left: %v", err)
+	if left, err := os.ReadDir(pods); err != nil || len(left) != 1 {
+		t.Errorf("the directory of logs has %v, %v", left, err)
+	}
+}
+
+func TestASweepKeepsWhatNoAgentHasMade(t *testing.T) {
+	h := newFixture(t, 5, nil)
+	pods := filepath.Join(h.root, "pods")
+	const uid = "4f6a6f2e-90b5-4c3e-9f0e-6d1f0a6b7c11"
+	foreign := []string{
+		"journal", "my_database_2026", "ns_p", uid, "Nobody_p_" + uid, "ns_P_" + uid, "ns_p_c_" + uid, "_p_" + uid, "ns__" + uid,
+	}
+	for _, name := range foreign {
+		if err := firstError(os.MkdirAll(filepath.Join(pods, name), 0o755), os.WriteFile(filepath.Join(pods, name, "precious"), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"syslog", "ns_file_" + uid} {
+		foreign = append(foreign, name)
+		if err := os.WriteFile(filepath.Join(pods, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if uids, err := h.Pods(); err != nil || len(uids) > 0 {
+		t.Errorf("the pods of such names are %q, %v", uids, err)
+	}
+	for _, remove := range []func() error{
+		func() error { return h.Sweep(func(types.UID) bool { return false }) }, func() error { return h.RemovePod("") }, func() error { return h.RemovePod("journal") },
+	} {
+		if err := remove(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range foreign {
+		if _, err := os.Stat(filepath.Join(pods, name)); err != nil {
+			t.Errorf("it is removed: %v", err)
+		}
 	}
 }
 

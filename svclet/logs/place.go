@@ -1,9 +1,12 @@
 package logs
 
 import (
+	"io/fs"
 	"strings"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Container identifies the container of a log.
@@ -28,8 +31,23 @@ func (c Container) link() string {
 	return name[:min(len(name), maxFileName-len(linkSuffix))] + linkSuffix
 }
 
-// uidOf returns the UID of a pod from the name of its log directory,
-// NAMESPACE_NAME_UID.
+// uidOf returns the UID of the pod whose logs a directory has by its name,
+// NAMESPACE_NAME_UID; empty for other names.
 func uidOf(directory string) types.UID {
-	return types.UID(directory[strings.LastIndex(directory, "_")+1:])
+	parts := strings.Split(directory, "_")
+	if len(parts) != 3 || len(validation.IsDNS1123Label(parts[0])) > 0 || len(validation.IsDNS1123Subdomain(parts[1])) > 0 {
+		return ""
+	}
+	return types.UID(parts[2])
+}
+
+// generatedUIDOf is uidOf of a directory that only an agent names so: one of a UID that the API
+// server or an agent has generated. What others have in the directory of logs is not an agent's
+// to remove.
+func generatedUIDOf(directory fs.DirEntry) types.UID {
+	uid := uidOf(directory.Name())
+	if !directory.IsDir() || uuid.Validate(string(uid)) != nil {
+		return ""
+	}
+	return uid
 }
