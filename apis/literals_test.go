@@ -48,6 +48,7 @@ var literalsAllowed = map[string]string{
 	"svclet/config/check.go":                             "a value of enforceNodeAllocatable",
 	"svclet/config/default.go":                           "a value of enforceNodeAllocatable",
 	"svclet/containerd/reset_linux.go":                   "the directory of pods",
+	"svclet/containerd/resetpods_linux.go":               "the directory of pods",
 	"svclet/containerd/rootdir.go":                       "the directory of pods",
 	"svclet/csi/record.go":                               "the directory of pods",
 	"svclet/flexvolume/flexvolume.go":                    "the directory of pods",

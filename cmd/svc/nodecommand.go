@@ -107,7 +107,7 @@ func resetNode(cmd *cobra.Command, dir datadir.Dir) error {
 	var ended int
 	err = progress.While(cmd.ErrOrStderr(), clock.RealClock{}, cmd.CommandPath()+": still stopping pods", func() (err error) {
 		ended, err = containerd.Reset(cmd.Context(), config, containerd.Leavings{
-			Dir: dir.Svclet(), LogsDir: dir.PodLogs(), Cgroup: dir.Cgroup(),
+			Dir: dir.Svclet(), LogsDir: dir.PodLogs(), LinksDir: dir.LogLinks(), Cgroup: dir.Cgroup(),
 		})
 		return err
 	})

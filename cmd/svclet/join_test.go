@@ -64,15 +64,27 @@ current-context: c
 	}
 }
 
-func TestResetFindsWhatTheJoinConfigured(t *testing.T) {
-	files := join.Files{Dir: t.TempDir()}
-	none := func(string) string { return "" }
-	before, err := joinedSettings(files, "", none)
+// resettingOf returns the reset with the files of a join, and what it removes.
+func resettingOf(t *testing.T, files join.Files, rootDir string) (*resetting, containerd.Leavings) {
+	t.Helper()
+	r, err := newResetting(files, rootDir, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := leavings(before), (containerd.Leavings{Dir: "/var/lib/svclet", LogsDir: "/var/log/pods", Cgroup: "/kubepods"}); got != want {
-		t.Errorf("without a command line it removes %+v, want %+v", got, want)
+	left, err := r.leavings(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, left
+}
+
+func TestResetFindsWhatTheJoinConfigured(t *testing.T) {
+	files := join.Files{Dir: t.TempDir()}
+	const links = "/var/log/containers"
+	root := t.TempDir()
+	before, got := resettingOf(t, files, root)
+	if got != (containerd.Leavings{Dir: root, LogsDir: "/var/log/pods", LinksDir: links, Cgroup: "/kubepods"}) || before.apart {
+		t.Errorf("without a command line it removes %+v", got)
 	}
 	// A release that did not write the command line has joined.
 	for file, content := range map[string]string{files.Connection(): "", files.Configuration(): "apiVersion: svclet.config.k8s.io/v1beta1\nkind: SvcletConfiguration\npodLogsDir: /data/logs\n"} {
@@ -80,33 +92,80 @@ func TestResetFindsWhatTheJoinConfigured(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	configured, err := joinedSettings(files, "", none)
-	if err != nil {
-		t.Fatal(err)
+	configured, got := resettingOf(t, files, root)
+	if got.LogsDir != "/data/logs" || configured.apart {
+		t.Errorf("without a command line it removes %+v, not the logs of the configuration file", got)
 	}
-	if got := leavings(configured).LogsDir; got != "/data/logs" {
-		t.Errorf("without a command line it removes the logs in %s, not those of the configuration file", got)
-	}
-	if got := adviceAfterFailure(files, configured); got != "run it again, or restart the machine" {
+	if got := configured.adviceAfterFailure(); got != "run it again, or restart the machine" {
 		t.Errorf("it advises to %s", got)
 	}
 	args := []string{"--root-dir=/data/svclet", "--container-runtime-endpoint=unix:///run/c.sock", "--cgroup-driver=systemd", "--cgroup-root=/node"}
 	if err := files.WriteArguments(args); err != nil {
 		t.Fatal(err)
 	}
-	joined, err := joinedSettings(files, "", none)
-	if err != nil {
+	want := containerd.Leavings{Dir: "/data/svclet", LogsDir: "/var/log/pods", LinksDir: links, Endpoint: "unix:///run/c.sock", Cgroup: "/node.slice/node-kubepods.slice"}
+	for _, rootDir := range []string{"", "/data/svclet/"} {
+		joined, got := resettingOf(t, files, rootDir)
+		if got != want || joined.apart {
+			t.Errorf("it removes %+v, want %+v", got, want)
+		}
+		if got := joined.adviceAfterFailure(); !strings.Contains(got, "remove --container-runtime-endpoint from "+files.ArgumentsFile()) {
+			t.Errorf("it advises to %s", got)
+		}
+	}
+}
+
+func TestResetFindsWhatASvcletWithoutAJoinHasRecorded(t *testing.T) {
+	files, root := join.Files{Dir: t.TempDir()}, t.TempDir()
+	recorded := containerd.Leavings{Dir: root, LogsDir: "/data/logs", LinksDir: "/var/log/containers", Endpoint: "unix:///run/c.sock", Cgroup: "/mine/kubepods"}
+	if err := recorded.Record(); err != nil {
 		t.Fatal(err)
 	}
-	want := containerd.Leavings{Dir: "/data/svclet", LogsDir: "/var/log/pods", Endpoint: "unix:///run/c.sock", Cgroup: "/node.slice/node-kubepods.slice"}
-	if got := leavings(joined); got != want {
-		t.Errorf("it removes %+v, want %+v", got, want)
+	alone, got := resettingOf(t, files, root)
+	if got != recorded {
+		t.Errorf("it removes %+v, want %+v", got, recorded)
 	}
-	if got := adviceAfterFailure(files, joined); !strings.Contains(got, "remove --container-runtime-endpoint from "+files.ArgumentsFile()) {
+	if got := alone.adviceAfterFailure(); !strings.HasSuffix(got, "runtime at unix:///run/c.sock runs; if that is gone for good, remove "+filepath.Join(root, "reset.json")+" before") {
 		t.Errorf("it advises to %s", got)
 	}
-	if other, err := joinedSettings(files, "/other", none); err != nil || other.RootDir != "/other" {
-		t.Errorf("--root-dir is not in force: %v", err)
+	if err := files.WriteArguments([]string{"--root-dir=/data/svclet", "--cgroup-root=/node"}); err != nil {
+		t.Fatal(err)
+	}
+	beside, got := resettingOf(t, files, root)
+	if got != recorded || !beside.apart {
+		t.Errorf("beside a join it removes %+v, and the join: %t", got, !beside.apart)
+	}
+	if err := os.WriteFile(filepath.Join(root, "reset.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := beside.leavings(t.Context()); err == nil || !strings.Contains(err.Error(), "reset.json is damaged: start svclet again") {
+		t.Errorf("a damaged file: %v", err)
+	}
+}
+
+func TestResetOfAnotherSvcletKeepsTheJoin(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can reset")
+	}
+	files, root := join.Files{Dir: t.TempDir()}, t.TempDir()
+	if err := files.WriteArguments([]string{"--root-dir=" + filepath.Join(files.Dir, "joined")}); err != nil {
+		t.Fatal(err)
+	}
+	left := containerd.Leavings{Dir: root, LogsDir: filepath.Join(root, "logs"), LinksDir: filepath.Join(root, "links")}
+	for _, err := range []error{os.WriteFile(filepath.Join(root, containerd.LockFile), nil, 0o600), left.Record()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, out, errOut := svcletCommand("reset", "--config-dir="+files.Dir, "--root-dir="+root)
+	if code != 0 || errOut != "" {
+		t.Errorf("exits with %d: %q, %q", code, out, errOut)
+	}
+	if args, err := files.ReadArguments(); err != nil || args == nil {
+		t.Errorf("the command line of the join is gone: %v", err)
+	}
+	if _, err := os.Stat(root); !os.IsNotExist(err) {
+		t.Errorf("the root directory is left: %v", err)
 	}
 }
 

@@ -29,7 +29,8 @@ volumes, mounts, cgroups, networks, logs, images, certificates, the longer delay
 shutdowns in logind's configuration, and the files of the join. A container runtime of yours (--container-runtime-endpoint) keeps running, without
 pods. A configuration file that you have written or changed stays, and so does what is in the
 root directory and svclet does not make. A directory that no svclet has used is refused. It does not ask for
-confirmation. The Node stays in the cluster until "svc kubectl delete node NAME".`,
+confirmation. With another root directory than that of the join it resets only the svclet that has
+used it, and the join stays. The Node stays in the cluster until "svc kubectl delete node NAME".`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("unexpected argument %q: only flags are taken", args[0])
@@ -44,22 +45,22 @@ confirmation. The Node stays in the cluster until "svc kubectl delete node NAME"
 			return errors.New("only root can do this")
 		}
 		files := join.Files{Dir: dir}
-		settings, err := joinedSettings(files, rootDir, getenv)
+		r, err := newResetting(files, rootDir, getenv)
 		if err != nil {
 			return err
 		}
-		if err := containerd.CheckRoot(settings.RootDir); err != nil {
+		if err := containerd.CheckRoot(r.RootDir); err != nil {
 			return fmt.Errorf("--root-dir: %w", err)
 		}
-		pods, kept, err := reset(cmd.Context(), files, settings)
+		pods, kept, err := r.reset(cmd.Context())
 		if err != nil {
-			return fmt.Errorf("not all could be cleaned up; %s: %w", adviceAfterFailure(files, settings), err)
+			return fmt.Errorf("not all could be cleaned up; %s: %w", r.adviceAfterFailure(), err)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "svclet, its container runtime and its pods (%d) have been removed\n", pods)
+		fmt.Fprintln(cmd.OutOrStdout(), r.report(pods))
 		if len(kept) > 0 {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is kept: svclet has not made %s\n", settings.RootDir, strings.Join(kept, ", "))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is kept: svclet has not made %s\n", r.RootDir, strings.Join(kept, ", "))
 		}
-		if _, err := os.Stat(files.Configuration()); err == nil {
+		if _, err := os.Stat(files.Configuration()); err == nil && r.joined {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is kept: it is not as svclet join has written it\n", files.Configuration())
 		}
 		return nil
@@ -67,52 +68,111 @@ confirmation. The Node stays in the cluster until "svc kubectl delete node NAME"
 	return cmd
 }
 
-// adviceAfterFailure returns what the user can do if not all could be cleaned up.
-func adviceAfterFailure(files join.Files, s *config.Settings) string {
-	if endpoint := s.Configuration.ContainerRuntimeEndpoint; endpoint != "" {
-		return fmt.Sprintf("run it again while the container runtime at %s runs; if that is gone for good, remove --container-runtime-endpoint from %s, and containerRuntimeEndpoint from the configuration file, before",
-			endpoint, files.ArgumentsFile())
-	}
-	return "run it again, or restart the machine"
+// resetting is the reset of a svclet.
+type resetting struct {
+	*config.Settings
+	files join.Files
+	// joined reports whether the settings are those of svclet join, whose files go, too. Apart
+	// is true for another svclet than the one that has joined.
+	joined, apart bool
+	// left is what svclet has made, once that has been determined.
+	left containerd.Leavings
 }
 
-// joinedSettings returns the settings of svclet with the command line of the join, or else
-// with its configuration file or the defaults, and with another root directory if rootDir
-// names one.
-func joinedSettings(files join.Files, rootDir string, getenv func(string) string) (*config.Settings, error) {
+// newResetting returns the reset of the svclet that has joined, with its settings, or of the one
+// that has used the directory rootDir.
+func newResetting(files join.Files, rootDir string, getenv func(string) string) (*resetting, error) {
 	args, err := files.ReadArguments()
 	if err != nil {
 		return nil, err
 	}
-	if args == nil && files.Joined() { // by a release that did not write the command line
+	r := &resetting{files: files, joined: args != nil || files.Joined()}
+	byFile := args == nil && files.Joined() // by a release that did not write the command line
+	if byFile {
 		if _, err := os.Stat(files.Configuration()); err == nil {
 			args = []string{"--config=" + files.Configuration()}
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
-	if rootDir != "" {
-		args = append(args, "--root-dir="+rootDir)
+	if err := r.load(args, getenv); err != nil || rootDir == "" {
+		return r, err
 	}
-	settings, err := config.Load(args, getenv)
+	dir, err := filepath.Abs(rootDir)
 	if err != nil {
-		return nil, fmt.Errorf("the settings of svclet, with which it has joined, are needed to find its pods: %w", err)
-	}
-	if settings.RootDir, err = filepath.Abs(settings.RootDir); err != nil {
 		return nil, fmt.Errorf("--root-dir: %w", err)
 	}
-	return settings, nil
+	if r.joined && !byFile && dir != r.RootDir {
+		args, r.joined, r.apart = nil, false, true
+	}
+	return r, r.load(append(args, "--root-dir="+dir), getenv)
+}
+
+// load sets the settings to those of a command line.
+func (r *resetting) load(args []string, getenv func(string) string) (err error) {
+	if r.Settings, err = config.Load(args, getenv); err != nil {
+		return fmt.Errorf("the settings of svclet, with which it has joined, are needed to find its pods: %w", err)
+	}
+	if r.RootDir, err = filepath.Abs(r.RootDir); err != nil {
+		return fmt.Errorf("--root-dir: %w", err)
+	}
+	return nil
+}
+
+// adviceAfterFailure returns what the user can do if not all could be cleaned up.
+func (r *resetting) adviceAfterFailure() string {
+	const gone = "run it again while the container runtime at %s runs; if that is gone for good, remove "
+	if recorded, err := r.recorded(); err == nil && recorded != nil && recorded.Endpoint != "" {
+		return fmt.Sprintf(gone+"%s before", recorded.Endpoint, filepath.Join(r.RootDir, containerd.LeavingsFile))
+	}
+	if endpoint := r.Configuration.ContainerRuntimeEndpoint; endpoint != "" {
+		return fmt.Sprintf(gone+"--container-runtime-endpoint from %s, and containerRuntimeEndpoint from the configuration file, before",
+			endpoint, r.files.ArgumentsFile())
+	}
+	return "run it again, or restart the machine"
+}
+
+// report returns what is printed after a reset that has ended a number of pods.
+func (r *resetting) report(pods int) string {
+	if r.left.Endpoint != "" {
+		return fmt.Sprintf("svclet and its pods (%d) have been removed; the container runtime at %s keeps running", pods, r.left.Endpoint)
+	}
+	return fmt.Sprintf("svclet, its container runtime and its pods (%d) have been removed", pods)
+}
+
+// recorded returns what a svclet that has not joined has recorded that it leaves; nil for none.
+func (r *resetting) recorded() (*containerd.Leavings, error) {
+	if r.joined {
+		return nil, nil
+	}
+	return containerd.RecordedLeavings(r.RootDir)
+}
+
+// leavings returns what svclet has made: what it has recorded or, if it has joined, what follows
+// from its settings.
+func (r *resetting) leavings(ctx context.Context) (containerd.Leavings, error) {
+	recorded, err := r.recorded()
+	if err != nil {
+		return containerd.Leavings{}, err
+	}
+	if recorded != nil {
+		return *recorded, nil
+	}
+	if err := agent.UseCgroupDriver(ctx, r.Gates, r.Configuration); err != nil {
+		return containerd.Leavings{}, err
+	}
+	return leavings(r.Settings), nil
 }
 
 // reset stops svclet and removes what it has made. It continues after errors. It returns the
 // number of pods, and the names of what others have made in the root directory.
-func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int, kept []string, err error) {
+func (r *resetting) reset(ctx context.Context) (pods int, kept []string, err error) {
 	var errs []error
 	systemd := hasSystemd()
-	if _, err := os.Stat(join.UnitFile); err == nil && systemd {
+	if _, err := os.Stat(join.UnitFile); err == nil && systemd && r.joined {
 		errs = append(errs, systemctl(ctx, "disable", "--now", filepath.Base(join.UnitFile)), os.Remove(join.UnitFile), systemctl(ctx, "daemon-reload"))
 	}
-	lock, err := agent.LockRoot(s.RootDir)
+	lock, err := agent.LockRoot(r.RootDir)
 	if err != nil {
 		return 0, nil, errors.Join(append(errs, err)...)
 	}
@@ -122,23 +182,24 @@ func reset(ctx context.Context, files join.Files, s *config.Settings) (pods int,
 	if missing := (*containerd.MissingError)(nil); err != nil && !errors.As(err, &missing) {
 		errs = append(errs, err)
 	}
-	if err := agent.UseCgroupDriver(ctx, s.Gates, s.Configuration); err != nil {
+	if r.left, err = r.leavings(ctx); err != nil {
 		return 0, nil, errors.Join(append(errs, err)...)
 	}
-	left := leavings(s)
-	pods, err = containerd.Reset(ctx, containerd.Config{Dir: containerdDir(s.RootDir), Programs: programs}, left)
-	if systemd && left.Cgroup != "" && s.Configuration.CgroupDriver == string(cgroup.Systemd) {
-		err = errors.Join(err, systemctl(ctx, "stop", filepath.Base(left.Cgroup)))
+	pods, err = containerd.Reset(ctx, containerd.Config{Dir: containerdDir(r.RootDir), Programs: programs}, r.left)
+	if slice := filepath.Base(r.left.Cgroup); systemd && strings.HasSuffix(slice, ".slice") {
+		err = errors.Join(err, systemctl(ctx, "stop", slice))
 	}
 	if errs = append(errs, err); errors.Join(errs...) == nil {
-		kept, err = containerd.RemoveRoot(ctx, s.RootDir)
+		kept, err = containerd.RemoveRoot(ctx, r.RootDir)
 		errs = append(errs, err)
 	}
-	errs = append(errs, removeDelay(ctx))
-	if err := errors.Join(errs...); err != nil {
+	if !r.apart {
+		errs = append(errs, removeDelay(ctx))
+	}
+	if err := errors.Join(errs...); err != nil || !r.joined {
 		return pods, kept, err // the files are needed to run it again
 	}
-	return pods, kept, files.Remove()
+	return pods, kept, r.files.Remove()
 }
 
 // removeDelay removes the delay of shutdowns of the machine that svclet has given logind.
@@ -153,7 +214,7 @@ func removeDelay(ctx context.Context) error {
 // leavings are what svclet has made with these settings.
 func leavings(s *config.Settings) containerd.Leavings {
 	c := s.Configuration
-	left := containerd.Leavings{Dir: s.RootDir, LogsDir: c.PodLogsDir, Endpoint: c.ContainerRuntimeEndpoint}
+	left := containerd.Leavings{Dir: s.RootDir, LogsDir: c.PodLogsDir, LinksDir: agent.DefaultLogLinksDir, Endpoint: c.ContainerRuntimeEndpoint}
 	if *c.CgroupsPerQOS { // otherwise the pods are in a cgroup of the administrator's
 		left.Cgroup = cgroup.Driver(c.CgroupDriver).PodsPath(c.CgroupRoot, true)
 	}

@@ -171,6 +171,9 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 	if err := connect(ctx, s, &c); err != nil {
 		return err
 	}
+	if err := leavings(s).Record(); err != nil { // the disk may be full, and the pods go on
+		klog.FromContext(ctx).Error(err, "Failed to record what a reset removes")
+	}
 	for _, problem := range host.Prepare(ctx, machine) {
 		klog.FromContext(ctx).Info("Failed to configure the host fully", "problem", problem)
 	}

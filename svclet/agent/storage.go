@@ -137,6 +137,9 @@ func newLocalVolumes(base common, conn connections) (created func(), of func(*vo
 	}
 }
 
+// DefaultLogLinksDir has the links to the logs of containers unless [Config] names another directory.
+const DefaultLogLinksDir = "/var/log/containers"
+
 // newLogs makes what links, rotates and removes the logs of containers. running
 // returns those of the containers that run.
 func newLogs(base common, conn connections, running func() []logs.Container) (*logs.Manager, error) {
@@ -146,7 +149,7 @@ func newLogs(base common, conn connections, running func() []logs.Container) (*l
 		return nil, fmt.Errorf("containerLogMaxSize: %w", err)
 	}
 	return logs.New(logs.Options{
-		Runtime: conn.runtime, Running: running, Dir: c.PodLogsDir, LinkDir: cmp.Or(base.LogLinksDir, "/var/log/containers"), Clock: base.Clock,
+		Runtime: conn.runtime, Running: running, Dir: c.PodLogsDir, LinkDir: cmp.Or(base.LogLinksDir, DefaultLogLinksDir), Clock: base.Clock,
 		MaxSize: size.Value(), MaxFiles: int(ptr.Deref(c.ContainerLogMaxFiles, 0)), Workers: int(ptr.Deref(c.ContainerLogMaxWorkers, 0)),
 		Interval: ptr.Deref(c.ContainerLogMonitorInterval, config.Default().FileCheckFrequency).Duration,
 	})

@@ -63,19 +63,6 @@ type Config struct {
 	Clock clock.WithTicker
 }
 
-// Leavings are the agent's directories that Reset cleans up.
-type Leavings struct {
-	// Dir is the agent's root directory; empty to keep its content.
-	Dir string
-	// LogsDir is the directory of pod logs.
-	LogsDir string
-	// Endpoint is the CRI endpoint of the runtime of the agent's pods; empty if that is
-	// the containerd of Config.
-	Endpoint string
-	// Cgroup is the path of a cgroup of the agent's pods only; empty if there is none.
-	Cgroup string
-}
-
 // clock returns the configured clock, or the system clock.
 func (c Config) clock() clock.WithTicker {
 	if c.Clock == nil {

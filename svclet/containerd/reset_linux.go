@@ -68,7 +68,9 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	if running != nil {
 		errs = append(errs, running.stop(ctx))
 	}
-	errs = append(errs, killShims(config), removeCgroups(uids), removeLogs(agent.LogsDir, uids))
+	ended := len(uids)
+	uids, err = withDirectories(agent.Dir, uids)
+	errs = append(errs, err, killShims(config), removeCgroups(uids), removeLogs(agent, uids))
 	errs = append(errs, unmountUnder(config.Dir), unmountUnder(config.runDir()))
 	if agent.Dir != "" {
 		errs = append(errs, unmountRoot(agent.Dir), RemoveUnmounted(ctx, filepath.Join(agent.Dir, "pods")))
@@ -95,7 +97,7 @@ func Reset(ctx context.Context, config Config, agent Leavings) (pods int, err er
 	for _, dir := range dirs {
 		errs = append(errs, RemoveUnmounted(ctx, dir))
 	}
-	return len(uids), errors.Join(errs...)
+	return ended, errors.Join(errs...)
 }
 
 // removeNetwork removes the bridge, and what is named after it, unless it is the bridge of
@@ -357,23 +359,6 @@ func removeCgroupEverywhere(name string) error {
 	errs := []error{err}
 	for _, dir := range append(found, filepath.Join(cgroupRoot, name)) {
 		errs = append(errs, removeCgroup(dir))
-	}
-	return errors.Join(errs...)
-}
-
-// removeLogs removes the logs of pods, each of which has a directory
-// <namespace>_<name>_<uid>.
-func removeLogs(logsDir string, uids map[string]bool) error {
-	entries, err := os.ReadDir(logsDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	errs := []error{err}
-	for _, entry := range entries {
-		name := entry.Name()
-		if at := strings.LastIndexByte(name, '_'); at >= 0 && uids[name[at+1:]] {
-			errs = append(errs, os.RemoveAll(filepath.Join(logsDir, name)))
-		}
 	}
 	return errors.Join(errs...)
 }

@@ -152,6 +152,36 @@ func TestResetOfARuntimeOfTheUsersKeepsTheBridgeOfAnotherNode(t *testing.T) {
 	}
 }
 
+func TestResetRemovesTheLogsOfThePodsOfAnAgentAndTheLinksToThem(t *testing.T) {
+	if !mounting(t) {
+		return
+	}
+	dir := t.TempDir()
+	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+	left := Leavings{Dir: at("agent"), LogsDir: at("logs"), LinksDir: at("links")}
+	// The runtime does not know this pod any more.
+	ours, others := at("logs", "ns_pod_uid-1", "c", "0.log"), at("logs", "ns_pod_uid-2", "c", "0.log")
+	errs := []error{os.MkdirAll(at("agent", "pods", "uid-1"), 0o700), os.MkdirAll(at("links"), 0o700)}
+	for i, log := range []string{ours, others, at("logs", "uid-1", "c", "0.log")} {
+		errs = append(errs, os.MkdirAll(filepath.Dir(log), 0o700), os.WriteFile(log, nil, 0o600), os.Symlink(log, at("links", strings.Repeat("l", i+1)+".log")))
+	}
+	errs = append(errs, os.Symlink(at("elsewhere", "ns_pod_uid-1", "c", "0.log"), at("links", "elsewhere.log")), os.WriteFile(at("links", "file.log"), nil, 0o600))
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Reset(t.Context(), Config{Dir: at("agent", "containerd")}, left); err != nil {
+		t.Error(err)
+	}
+	for path, stays := range map[string]bool{
+		filepath.Dir(filepath.Dir(ours)): false, at("links", "l.log"): false,
+		others: true, at("links", "ll.log"): true, at("logs", "uid-1"): true, at("links", "lll.log"): true, at("links", "elsewhere.log"): true, at("links", "file.log"): true,
+	} {
+		if _, err := os.Lstat(path); (err == nil) != stays {
+			t.Errorf("%s: %v, must stay: %t", path, err, stays)
+		}
+	}
+}
+
 func TestResetRestoresKernelParameters(t *testing.T) {
 	if !mounting(t) {
 		return

@@ -16,7 +16,7 @@ const LockFile = "svclet.lock"
 // rootEntries are the names of what an agent makes in its root directory.
 var rootEntries = []string{
 	LockFile, "allocated_pods_state", "checkpoints", "claims_state", "containerd", "cpu_manager_state", "device-plugins", "dns-port",
-	"image_manager", "kernel-parameters", "local-volumes", "memory_manager_state", "pki", "plugins", "plugins_registry", "pod-resources", "pods",
+	"image_manager", "kernel-parameters", "local-volumes", "memory_manager_state", "pki", "plugins", "plugins_registry", "pod-resources", "pods", LeavingsFile,
 }
 
 // isRootEntry reports whether an agent makes a file or a directory of this name in its root

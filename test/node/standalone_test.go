@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -253,5 +254,24 @@ healthzPort: 0
 		start()
 		after := await(ctx, "fine", beReady())
 		Expect(containerID(after, "main")).To(Equal(containerID(before, "main")))
+	})
+
+	It("is reset without a join: its pods, and their logs, too", func(ctx SpecContext) {
+		await(ctx, "fine", beReady())
+		Expect(agent.Stop(launch.Patience)).To(BeZero())
+		const foreign = "others"
+		logs := filepath.Join(machine.Dir, "logs")
+		Expect(os.Mkdir(filepath.Join(logs, foreign), 0o700)).To(Succeed())
+		program, err := launch.Svclet.Program()
+		Expect(err).NotTo(HaveOccurred())
+		root := filepath.Join(machine.Dir, "agent")
+		out, err := exec.CommandContext(ctx, program, "reset", "--root-dir="+root, "--config-dir="+newDir()).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+		Expect(string(out)).To(MatchRegexp(`^svclet and its pods \([1-9]\d*\) have been removed; the container runtime at ` + machine.Endpoint() + ` keeps running\n$`))
+		Expect(root).NotTo(BeADirectory())
+		entries, err := os.ReadDir(logs)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(entries).To(ConsistOf(HaveField("Name()", foreign)))
+		Expect(filepath.Glob("/sys/fs/cgroup/*" + machine.CgroupRoot() + "/kubepods")).To(BeEmpty())
 	})
 })
