@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -143,5 +144,10 @@ func (s *start) hostsFile(options container.Options, podIPs []string) (string, e
 		return "", err
 	}
 	path := s.o.Volumes.HostsFile(s.pod.UID)
+	// It is mounted in the running containers of the pod: on a full disk they would be left
+	// with an empty one.
+	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, content) {
+		return path, nil
+	}
 	return path, os.WriteFile(path, content, 0o644)
 }
