@@ -23,6 +23,7 @@ var node = Config{
 func TestTheConfigurationsFormatMatchesContainerdsVersion(t *testing.T) {
 	for file, s := range map[string]settings{
 		"1.6.toml": {Config: node, version: version{"1.6.20", 1, 6}, snapshotter: "overlayfs"},
+		"1.7.toml": {Config: node, version: version{"1.7.28", 1, 7}, snapshotter: "overlayfs"},
 		"2.0.toml": {Config: node, version: version{"2.0.0", 2, 0}, snapshotter: "native", mayLowerScores: true},
 		"2.4.toml": {Config: node, version: version{"2.4.2", 2, 4}, snapshotter: "overlayfs", mayLowerScores: true},
 	} {

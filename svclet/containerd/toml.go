@@ -60,6 +60,9 @@ func (s settings) criVersion2() table {
 	cri := s.criRuntime()
 	cri["sandbox_image"] = s.SandboxImage
 	cri["registry"] = table{"config_path": s.RegistryDir}
+	if s.version.minor >= 7 {
+		cri["enable_cdi"] = true // which 2.0 has on by default, and 1.6 does not know
+	}
 	runtimes := s.runtimes()
 	runtimes["snapshotter"] = s.snapshotter
 	cri["containerd"] = runtimes

@@ -81,7 +81,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	clusterCIDR, err = launch.FreeCIDR()
 	Expect(err).NotTo(HaveOccurred())
 	node, err = launch.UpNode(ctx, filepath.Join(dir, "data"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR, "--node-cidr-mask-size=26",
-		"--horizontal-pod-autoscaler-sync-period=2s", "--feature-gates=SidecarContainers=true,InPlacePodVerticalScaling=true,UserNamespacesStatelessPodsSupport=true,ContainerCheckpoint=true", "--resolv-conf="+resolvConf)
+		"--horizontal-pod-autoscaler-sync-period=2s", "--feature-gates=SidecarContainers=true,InPlacePodVerticalScaling=true,UserNamespacesStatelessPodsSupport=true,ContainerCheckpoint=true,DevicePluginCDIDevices=true", "--resolv-conf="+resolvConf)
 	DeferCleanup(func() {
 		Expect(node.Remove()).To(Succeed())
 	})

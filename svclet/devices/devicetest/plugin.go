@@ -1,6 +1,7 @@
 package devicetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -20,6 +21,8 @@ type Options struct {
 	Devices  []string
 	// Registry is the directory of registration sockets of the agent, Dir the plugin's own.
 	Registry, Dir string
+	// Response is what a container gets for its devices; by default nothing.
+	Response *pluginapi.ContainerAllocateResponse
 	// Called is called with each call that it gets, and the request.
 	Called func(method string, request any)
 }
@@ -149,7 +152,7 @@ func (p *Plugin) Allocate(_ context.Context, r *pluginapi.AllocateRequest) (*plu
 	p.o.Called("Allocate", r)
 	response := &pluginapi.AllocateResponse{}
 	for range r.GetContainerRequests() {
-		response.ContainerResponses = append(response.ContainerResponses, &pluginapi.ContainerAllocateResponse{})
+		response.ContainerResponses = append(response.ContainerResponses, cmp.Or(p.o.Response, &pluginapi.ContainerAllocateResponse{}))
 	}
 	return response, nil
 }
