@@ -68,6 +68,9 @@ func contests() []contest {
 		{"growth", apiServers, []measure{
 			{"growth", measureGrowth},
 		}},
+		{"servers", serversOnOneEtcd, []measure{
+			{"servers", measureServers},
+		}},
 		{"nodes", apiServers, []measure{
 			{"nodes", measureCrowd},
 		}},
