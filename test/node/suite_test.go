@@ -74,6 +74,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	dir, err = launch.TempDir()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
+	Expect(os.Chmod(dir, 0o711)).To(Succeed()) // the users of pods' user namespaces have to pass it
 	resolvConf = filepath.Join(dir, "resolv.conf")
 	content, err := os.ReadFile("/etc/resolv.conf")
 	Expect(err).NotTo(HaveOccurred())
