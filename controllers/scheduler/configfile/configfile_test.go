@@ -72,7 +72,7 @@ profiles:
 	}
 	first, packing := c.Profiles[0], c.Profiles[1]
 	if got := fmt.Sprint(first.SchedulerName, first.PercentageOfNodes, first.Weights, len(first.Disabled), first.NoPreemption); got !=
-		"default-scheduler30 map[ImageLocality:9 InterPodAffinity:2 NodeAffinity:1 NodeResourcesFit:1 PodTopologySpread:2 TaintToleration:3 VolumeBinding:1] 0 false" {
+		"default-scheduler30 map[DynamicResources:2 ImageLocality:9 InterPodAffinity:2 NodeAffinity:1 NodeResourcesFit:1 PodTopologySpread:2 TaintToleration:3 VolumeBinding:1] 0 false" {
 		t.Error(got)
 	}
 	if got := fmt.Sprint(packing.PercentageOfNodes, packing.Weights, packing.Disabled.UnsortedList(), packing.NoPreemption, *packing.Strategy); got !=

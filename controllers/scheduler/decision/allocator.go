@@ -32,6 +32,11 @@ func (d *devices) allocator(bindingConditions bool) (structured.Allocator, error
 	if d.expressions == nil {
 		d.expressions = cel.NewCache(expressionsKept, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity})
 	}
+	return structured.NewAllocator(context.Background(), features, d.taken(), classLister(d.classes), d.offered(), d.expressions)
+}
+
+// taken returns the devices that claims have.
+func (d *devices) taken() structured.AllocatedState {
 	taken := structured.AllocatedState{
 		AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 		AggregatedCapacity: structured.NewConsumedCapacityCollection(),
@@ -44,7 +49,7 @@ func (d *devices) allocator(bindingConditions bool) (structured.Allocator, error
 	for _, a := range d.assumed {
 		take(&taken, a.claim.Status.Allocation)
 	}
-	return structured.NewAllocator(context.Background(), features, taken, classLister(d.classes), d.offered(), d.expressions)
+	return taken
 }
 
 // offered returns all slices, with the taints of the rules.

@@ -39,7 +39,7 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 	feasible := s.feasible(r, nodes, policy, &d)
 	d.Feasible = len(feasible)
 	if len(feasible) == 0 {
-		d.Release = r.devices.release(pod, nodes)
+		d.Release = r.devices.release(pod)
 		return d
 	}
 	best := feasible[0]

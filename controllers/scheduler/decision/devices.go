@@ -205,6 +205,20 @@ type devicesRequest struct {
 	extended *extendedRequest
 	// allocator is nil if there is nothing to allocate.
 	allocator structured.Allocator
+	// placed are the results of place by node.
+	placed map[*node]placement
+	// allocated are the allocated claims.
+	allocated []*resourcev1.ResourceClaim
+	// devices and counts are what scores of extended resources read; see countOf.
+	devices *devices
+	counts  map[string]*deviceCounts
+}
+
+// placement is what to write for a pod to run on a node, or why its claims cannot be
+// allocated there.
+type placement struct {
+	decisions []DeviceDecision
+	err       error
 }
 
 // reachedClaim is a claim with the selector of the nodes on which it can be used; nil selects
@@ -212,6 +226,8 @@ type devicesRequest struct {
 type reachedClaim struct {
 	claim    *resourcev1.ResourceClaim
 	selector *nodeaffinity.NodeSelector
+	// missed is whether a node was rejected because of it.
+	missed bool
 }
 
 func (r reachedClaim) reaches(n *node) bool { return r.selector != nil && r.selector.Match(n.object) }
@@ -219,25 +235,27 @@ func (r reachedClaim) reaches(n *node) bool { return r.selector != nil && r.sele
 // allocatesDevices rejects nodes on which the pod's resource claims cannot be used or
 // allocated.
 func allocatesDevices(s *Snapshot, r *request) rule {
-	r.devices = nil
-	var extended *extendedRequest
-	if r.profile.ExtendedResources {
-		extended = s.devices.extended(r.pod, r.classes)
-	}
-	if len(r.pod.Spec.ResourceClaims) == 0 && extended == nil {
-		return rule{}
-	}
-	need, err := s.devices.request(r.pod, extended, r.profile.DeviceBindTimeout > 0)
-	if err != nil {
-		return rule{podReason: err.Error()}
-	}
-	r.devices = need
-	return rule{check: func(n *node, why []string) []string {
-		if !need.reaches(n) {
-			return append(why, "resourceclaim not available on the node")
+	if r.devices == nil { // with nominated pods, the rules are made several times
+		var extended *extendedRequest
+		if r.profile.ExtendedResources {
+			extended = s.devices.extended(r.pod, r.classes)
 		}
+		if len(r.pod.Spec.ResourceClaims) == 0 && extended == nil {
+			return rule{}
+		}
+		var err error
+		if r.devices, err = s.devices.request(r.pod, extended, r.profile.DeviceBindTimeout > 0); err != nil {
+			return rule{podReason: err.Error()}
+		}
+	}
+	need := r.devices
+	return rule{check: func(n *node, why []string) []string {
+		// First, as no allocated claim is to be released for a node where others cannot be allocated.
 		if _, err := need.place(n); err != nil {
-			why = append(why, err.Error())
+			return append(why, err.Error())
+		}
+		if !need.reaches(n) {
+			why = append(why, "resourceclaim not available on the node")
 		}
 		return why
 	}}
@@ -246,7 +264,7 @@ func allocatesDevices(s *Snapshot, r *request) rule {
 // request returns what a pod needs, for its claims and its extended resources, if any. The
 // error is the reason why it fits no node.
 func (d *devices) request(pod *corev1.Pod, extended *extendedRequest, bindingConditions bool) (*devicesRequest, error) {
-	need := &devicesRequest{extended: extended}
+	need := &devicesRequest{extended: extended, devices: d, placed: map[*node]placement{}}
 	for i := range pod.Spec.ResourceClaims {
 		claim, err := d.usable(pod, &pod.Spec.ResourceClaims[i])
 		switch {
@@ -295,6 +313,7 @@ func (d *devices) useAllocated(need *devicesRequest, claim *resourcev1.ResourceC
 }
 
 func (d *devices) use(need *devicesRequest, claim *resourcev1.ResourceClaim, pod types.UID) error {
+	need.allocated = append(need.allocated, claim)
 	name := objectName{claim.Namespace, claim.Name}
 	switch a := d.assumed[name]; {
 	case a != nil && a.written == "":
@@ -322,7 +341,7 @@ func (d *devices) use(need *devicesRequest, claim *resourcev1.ResourceClaim, pod
 	if err != nil {
 		return fmt.Errorf("resourceclaim %q: %w", claim.Name, err)
 	}
-	need.reach = append(need.reach, reachedClaim{claim, selector})
+	need.reach = append(need.reach, reachedClaim{claim: claim, selector: selector})
 	return nil
 }
 
@@ -376,9 +395,16 @@ func (d *devices) haveClasses(claim *resourcev1.ResourceClaim) error {
 	return nil
 }
 
-// reaches reports whether all allocated claims can be used on a node.
+// reaches reports whether all allocated claims can be used on a node, and records those that
+// cannot.
 func (need *devicesRequest) reaches(n *node) bool {
-	return (need.extended == nil || need.extended.usable(n)) && !slices.ContainsFunc(need.reach, func(r reachedClaim) bool { return !r.reaches(n) })
+	reaches := need.extended == nil || need.extended.usable(n)
+	for i := range need.reach {
+		if r := &need.reach[i]; !r.reaches(n) {
+			r.missed, reaches = true, false
+		}
+	}
+	return reaches
 }
 
 // place returns what to write for the pod to run on a node, or why its claims cannot be
@@ -387,6 +413,15 @@ func (need *devicesRequest) place(n *node) ([]DeviceDecision, error) {
 	if need == nil {
 		return nil, nil
 	}
+	p, ok := need.placed[n]
+	if !ok {
+		p.decisions, p.err = need.allocateOn(n)
+		need.placed[n] = p
+	}
+	return p.decisions, p.err
+}
+
+func (need *devicesRequest) allocateOn(n *node) ([]DeviceDecision, error) {
 	decisions := slices.Clone(need.rewrite)
 	for _, claim := range need.reserve {
 		decisions = append(decisions, DeviceDecision{Claim: claim.Name})
@@ -417,11 +452,11 @@ func (need *devicesRequest) place(n *node) ([]DeviceDecision, error) {
 	return decisions, nil
 }
 
-// release returns the name of an allocated claim that keeps the pod from all nodes but
-// those where it does not fit, and that no other pod uses: without its allocation it can
-// be allocated for another node. First it is the claim for the pod's extended resources,
-// which is made for a node. It is empty if there is none.
-func (need *devicesRequest) release(pod *corev1.Pod, nodes []*node) string {
+// release returns the name of an allocated claim because of which a node was rejected, and
+// that no other pod uses: without its allocation it can be allocated for another node. First
+// it is the claim for the pod's extended resources, which is made for a node. It is empty if
+// there is none.
+func (need *devicesRequest) release(pod *corev1.Pod) string {
 	switch {
 	case need == nil:
 		return ""
@@ -429,7 +464,7 @@ func (need *devicesRequest) release(pod *corev1.Pod, nodes []*node) string {
 		return need.extended.made.Name
 	}
 	for _, r := range need.reach {
-		if !devicesapi.IsReservedForOthers(r.claim, pod.UID) && slices.ContainsFunc(nodes, func(n *node) bool { return !r.reaches(n) }) {
+		if r.missed && !devicesapi.IsReservedForOthers(r.claim, pod.UID) {
 			return r.claim.Name
 		}
 	}

@@ -34,13 +34,24 @@ func parseDeviceClass(line string) *resourcev1.DeviceClass {
 	return class
 }
 
-// parseDevices reads the devices of a node: node device=model[:condition!condition]... with a
-// binding condition and a binding failure condition.
+// parseDevices reads the devices of a node, of the nodes of a zone, or of all: node, in:zone or
+// all, and device=model[:condition!condition]... with a binding condition and a binding failure
+// condition.
 func parseDevices(line string) *resourcev1.ResourceSlice {
 	node, words := fields(line)
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "slice-" + node}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: "d.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
+		Driver: "d.example.com", Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
 	}}
+	switch zone, ok := strings.CutPrefix(node, "in:"); {
+	case ok:
+		slice.Spec.NodeSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone}},
+		}}}}
+	case node == "all":
+		slice.Spec.AllNodes = ptr.To(true)
+	default:
+		slice.Spec.NodeName = &node
+	}
 	for _, word := range words {
 		name, model, _ := strings.Cut(word, "=")
 		model, conditions, binds := strings.Cut(model, ":")
@@ -66,7 +77,7 @@ func parseTaintRule(line string) *resourcev1.DeviceTaintRule {
 	return rule
 }
 
-// parseResourceClaim reads: name class=name [count=1] [request=name] [tolerates=taint] [owner=pod] [extended=pod] [device=node/device[:condition!condition]]
+// parseResourceClaim reads: name [ns=namespace] class=name (or first=name|name, alternatives) [count=1] [request=name] [tolerates=taint] [owner=pod] [extended=pod] [device=node/device[:condition!condition]]
 // (it is allocated) [has=condition] (its driver has set it) [for=pod] (it is reserved) [version=n] [deleting].
 func parseResourceClaim(line string) *resourcev1.ResourceClaim {
 	name, words := fields(line)
@@ -76,8 +87,17 @@ func parseResourceClaim(line string) *resourcev1.ResourceClaim {
 	for _, word := range words {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
+		case "ns":
+			claim.Namespace = value
 		case "class":
 			request.DeviceClassName = value
+		case "first":
+			claim.Spec.Devices.Requests[0] = resourcev1.DeviceRequest{Name: "r"}
+			for _, class := range strings.Split(value, "|") {
+				claim.Spec.Devices.Requests[0].FirstAvailable = append(claim.Spec.Devices.Requests[0].FirstAvailable, resourcev1.DeviceSubRequest{
+					Name: class, DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
+				})
+			}
 		case "count":
 			request.Count = int64(must(strconv.Atoi(value)))
 		case "request":

@@ -34,6 +34,5 @@
 //
 // The migration of in-tree volumes to CSI drivers, and groups of pods, are ignored. Unlike
 // in kube-scheduler, pod-level resources count in the score of free resources, and the
-// anti-affinity of nominated pods always counts. Devices that a class offers as an extended
-// resource have no score.
+// anti-affinity of nominated pods always counts.
 package decision

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +34,10 @@ type question struct {
 	Drivers         []*storagev1.CSIDriver
 	Capacities      []*storagev1.CSIStorageCapacity
 	Attachments     []*storagev1.VolumeAttachment
+	DeviceClasses   []*resourcev1.DeviceClass
+	Slices          []*resourcev1.ResourceSlice
+	ResourceClaims  []*resourcev1.ResourceClaim
+	ScoreDevices    bool
 	Pod             *corev1.Pod
 }
 
@@ -43,6 +48,8 @@ type verdict struct {
 	Nominated  string
 	Victims    []string
 	Preemption string
+	Released   string
+	Failed     bool
 }
 
 // TestDecidesLikeKubeScheduler compares decisions about -runs random clusters with the
@@ -63,16 +70,18 @@ func TestDecidesLikeKubeScheduler(t *testing.T) {
 // compareCluster compares the decisions about three pods of a random cluster.
 func compareCluster(t *testing.T, o *oracle.Oracle, seed uint64) {
 	w := &clusterState{Rand: rand.New(rand.NewPCG(seed, 1)), snapshot: NewSnapshot(), nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}, namespaces: map[string]*corev1.Namespace{}}
-	q := &question{}
+	q := &question{ScoreDevices: seed%3 == 0}
+	w.snapshot.SetProfiles(devicesProfile(q.ScoreDevices))
 	w.build(q)
+	w.buildDevices(q, seed)
 	for i := range 3 {
-		line := w.withVolumes(w.podLine(fmt.Sprint("asks", i)), 0.7)
+		line := w.withDevices(w.withVolumes(w.podLine(fmt.Sprint("asks", i)), 0.7))
 		q.Pod = complete(parsePod(line))
 		w.record("decide " + line)
 		v := &verdict{}
 		o.Ask(t, q, v)
 		w.compareNodes(t, q.Pod, v)
-		if len(v.Scores) == 0 {
+		if len(v.Scores) == 0 && !v.Failed {
 			w.comparePreemption(t, q.Pod, v)
 		}
 	}
@@ -166,7 +175,7 @@ func complete(pod *corev1.Pod) *corev1.Pod {
 }
 
 func (w *clusterState) compareNodes(t *testing.T, pod *corev1.Pod, v *verdict) {
-	r := newRequest(pod, DefaultProfile(""))
+	r := newRequest(pod, w.snapshot.first)
 	nodes := w.snapshot.pass(r)
 	var names []string
 	for _, n := range nodes {
@@ -181,7 +190,9 @@ func (w *clusterState) compareNodes(t *testing.T, pod *corev1.Pod, v *verdict) {
 	}
 	for _, score := range scores {
 		values := make([]int64, len(nodes))
-		score.apply(w.snapshot, r, nodes, values)
+		if !score.apply(w.snapshot, r, nodes, values) {
+			clear(values)
+		}
 		for i, n := range nodes {
 			if theirs := v.Plugins[n.name][score.name]; values[i]*score.weight != theirs && len(nodes) > 1 {
 				t.Errorf("%s: score %s of node %s is %d, of kube-scheduler %d", pod.Name, score.name, n.name, values[i]*score.weight, theirs)
@@ -194,6 +205,9 @@ func (w *clusterState) compareNodes(t *testing.T, pod *corev1.Pod, v *verdict) {
 // among nodes that it prefers equally.
 func (w *clusterState) comparePreemption(t *testing.T, pod *corev1.Pod, v *verdict) {
 	d := w.snapshot.Decide(pod, nil)
+	if (d.Release == "") != (v.Released == "") {
+		t.Errorf("%s: resource claim %q is released, by kube-scheduler %q: %v", pod.Name, d.Release, v.Released, v.Why)
+	}
 	p := w.snapshot.Preempt(pod, &d, nil)
 	if (p.Node == "") != (v.Nominated == "") {
 		t.Errorf("%s: preemption on %q, of kube-scheduler on %q; %s, %s", pod.Name, p.Node, v.Nominated, p.Message, v.Preemption)
@@ -202,7 +216,7 @@ func (w *clusterState) comparePreemption(t *testing.T, pod *corev1.Pod, v *verdi
 	if p.Node == "" {
 		return
 	}
-	r := newRequest(pod, DefaultProfile(""))
+	r := newRequest(pod, w.snapshot.first)
 	trial := trial{Snapshot: w.snapshot, request: r, policy: w.snapshot.prepare(r, nil), global: true}
 	ours, _ := trial.candidate(w.snapshot.nodes.get(p.Node))
 	theirs, why := trial.candidate(w.snapshot.nodes.get(v.Nominated))

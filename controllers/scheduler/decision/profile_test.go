@@ -57,6 +57,27 @@ node a cpu=4 memory=4Gi example.com/gpu=4
 node b cpu=4 memory=4Gi example.com/gpu=4
 pod busy on=a cpu=1 memory=1Gi
 score NodeResourcesBalancedAllocation web example.com/gpu=1`, "a=81 b=69"},
+		{"devices that a class offers as an extended resource count", func(p *Profile) {
+			p.ExtendedResources, p.Strategy = true, &Strategy{Type: MostAllocated, Resources: cpuAndGPU}
+		}, `
+node a cpu=4
+node b cpu=4 zone=z1
+deviceclass gpu model=large offers=example.com/gpu
+devices a gpu-0=large gpu-1=large gpu-2=large gpu-3=large other=small
+devices in:z1 far-0=large far-1=large
+resourceclaim one class=gpu device=a/gpu-0
+resourceclaim two class=gpu device=in:z1/far-0
+score NodeResourcesFit web cpu=1 example.com/gpu=1`, "a=43 b=81"},
+		{"devices that a class offers as an extended resource are balanced", func(p *Profile) {
+			p.ExtendedResources, p.Balanced = true, []corev1.ResourceName{corev1.ResourceCPU, "example.com/gpu"}
+		}, `
+node a cpu=4
+node b cpu=4
+deviceclass gpu offers=example.com/gpu
+devices a gpu-0=large gpu-1=large
+devices b gpu-0=large gpu-1=large
+resourceclaim one class=gpu device=a/gpu-0
+score NodeResourcesBalancedAllocation web cpu=2 example.com/gpu=1`, "a=75 b=75"},
 		{"ignored resources and groups need not be there", func(p *Profile) {
 			p.IgnoredResources, p.IgnoredGroups = sets.New("example.com/license"), sets.New("example.org")
 		}, `

@@ -16,6 +16,7 @@ var scores = []score{
 	{"NodeResourcesFit", 1, resourcesFit},
 	{"PodTopologySpread", 2, spreadsWell},
 	{"InterPodAffinity", 2, preferredPodAffinity},
+	{dynamicResources, 2, preferredDevices},
 	{"NodeResourcesBalancedAllocation", 1, balancedAllocation},
 	{"ImageLocality", 1, imageLocality},
 	{"VolumeBinding", 1, fullVolumes},

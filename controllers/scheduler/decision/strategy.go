@@ -74,7 +74,8 @@ type usage struct{ before, added, capacity int64 }
 
 // usage returns the usage of a resource, as scores count it (with a default for
 // containers without requests) or as requested. The capacity is 0 for an extended
-// resource that the pod does not request.
+// resource that the pod does not request. Of one for which the pod gets devices of a class,
+// the node has these devices.
 func (n *node) usage(name corev1.ResourceName, r *request, scored bool) usage {
 	switch {
 	case name == corev1.ResourceCPU && scored:
@@ -89,6 +90,8 @@ func (n *node) usage(name corev1.ResourceName, r *request, scored bool) usage {
 		return usage{n.requested.storage, r.needs.storage, n.allocatable.storage}
 	case r.needs.others[name] == 0:
 		return usage{}
+	case n.lacks(name):
+		return r.devices.countOf(name).on(n, r.needs.others[name])
 	}
 	return usage{n.requested.others[name], r.needs.others[name], n.allocatable.others[name]}
 }

@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -27,6 +28,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -34,28 +36,35 @@ import (
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
 // Question is a cluster, and the pod to decide about.
 type Question struct {
-	Nodes       []*corev1.Node
-	Pods        []*corev1.Pod // that have a node
-	Nominated   []*corev1.Pod // to status.nominatedNodeName
-	Namespaces  []*corev1.Namespace
-	Services    []*corev1.Service
-	ReplicaSets []*appsv1.ReplicaSet
-	Budgets     []*policyv1.PodDisruptionBudget
-	Claims      []*corev1.PersistentVolumeClaim
-	Volumes     []*corev1.PersistentVolume
-	Classes     []*storagev1.StorageClass
-	CSINodes    []*storagev1.CSINode
-	Drivers     []*storagev1.CSIDriver
-	Capacities  []*storagev1.CSIStorageCapacity
-	Attachments []*storagev1.VolumeAttachment
-	Pod         *corev1.Pod
+	Nodes          []*corev1.Node
+	Pods           []*corev1.Pod // that have a node
+	Nominated      []*corev1.Pod // to status.nominatedNodeName
+	Namespaces     []*corev1.Namespace
+	Services       []*corev1.Service
+	ReplicaSets    []*appsv1.ReplicaSet
+	Budgets        []*policyv1.PodDisruptionBudget
+	Claims         []*corev1.PersistentVolumeClaim
+	Volumes        []*corev1.PersistentVolume
+	Classes        []*storagev1.StorageClass
+	CSINodes       []*storagev1.CSINode
+	Drivers        []*storagev1.CSIDriver
+	Capacities     []*storagev1.CSIStorageCapacity
+	Attachments    []*storagev1.VolumeAttachment
+	DeviceClasses  []*resourcev1.DeviceClass
+	Slices         []*resourcev1.ResourceSlice
+	ResourceClaims []*resourcev1.ResourceClaim
+	// ScoreDevices is whether the extended resources of scoredDevices count in scores.
+	ScoreDevices bool
+	Pod          *corev1.Pod
 }
 
 // Answer is the decision.
@@ -71,6 +80,11 @@ type Answer struct {
 	Nominated  string
 	Victims    []string
 	Preemption string
+	// Failed is whether the preemption fails: DynamicResources misses its state if another plugin
+	// has rejected the pod before.
+	Failed bool
+	// Released is the resource claim that is deallocated if no node is feasible.
+	Released string
 }
 
 func main() {
@@ -110,15 +124,18 @@ func run(in io.Reader, out io.Writer) error {
 type scheduler struct {
 	*lister
 	nominator
-	framework framework.Framework
-	informers informers.SharedInformerFactory
-	client    *fake.Clientset
-	// claims and volumes are followed by a plugin's own cache.
-	claims, volumes *followed
+	// framework is the one for the current question: frameworks[1] if it scores devices.
+	framework  framework.Framework
+	frameworks [2]framework.Framework
+	informers  informers.SharedInformerFactory
+	client     *fake.Clientset
+	// claims and volumes are followed by a plugin's own cache, and the others by that of devices.
+	claims, volumes               *followed
+	resourceClaims, deviceClasses *followed
 }
 
 // omitted are plugins of features that svc's release does not have, and those that bind.
-var omitted = sets.New("DynamicResources", "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
+var omitted = sets.New("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
 
 func newScheduler(ctx context.Context) (*scheduler, error) {
 	// So that preemption has ended when it returns. The other is on by default from 1.37 on.
@@ -140,18 +157,68 @@ func newScheduler(ctx context.Context) (*scheduler, error) {
 	profile.Plugins.MultiPoint.Enabled = enabled
 	s := &scheduler{lister: &lister{}, nominator: nominator{}, client: fake.NewClientset()}
 	s.client.PrependReactor("*", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, &corev1.Pod{}, nil })
+	s.client.PrependReactor("*", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &resourcev1.ResourceClaim{}, nil
+	})
 	s.informers = informers.NewSharedInformerFactory(s.client, 0)
 	s.claims = follow(s.informers, &corev1.PersistentVolumeClaim{}, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	s.volumes = follow(s.informers, &corev1.PersistentVolume{}, cache.Indexers{})
-	s.framework, err = frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
-		frameworkruntime.WithClientSet(s.client), frameworkruntime.WithInformerFactory(s.informers),
-		frameworkruntime.WithSnapshotSharedLister(s.lister), frameworkruntime.WithPodNominator(s.nominator),
-		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(s.informers.Storage().V1().CSINodes().Lister())),
-		frameworkruntime.WithEventRecorder(events.NewFakeRecorder(1<<20)),
-		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
-		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
-	)
-	return s, err
+	devices, err := s.followDevices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.frameworks {
+		if i == 1 {
+			scoreDevices(profile)
+		}
+		s.frameworks[i], err = frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
+			frameworkruntime.WithClientSet(s.client), frameworkruntime.WithInformerFactory(s.informers),
+			frameworkruntime.WithSnapshotSharedLister(s.lister), frameworkruntime.WithPodNominator(s.nominator),
+			frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(s.informers.Storage().V1().CSINodes().Lister())),
+			frameworkruntime.WithSharedDRAManager(devices),
+			frameworkruntime.WithEventRecorder(events.NewFakeRecorder(1<<20)),
+			frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
+			frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
+		)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// followDevices returns what plugins read of devices, which follows the objects of questions.
+func (s *scheduler) followDevices(ctx context.Context) (fwk.SharedDRAManager, error) {
+	s.resourceClaims = follow(s.informers, &resourcev1.ResourceClaim{}, cache.Indexers{})
+	s.deviceClasses = follow(s.informers, &resourcev1.DeviceClass{}, cache.Indexers{})
+	slices, err := tracker.StartTracker(ctx, tracker.Options{SliceInformer: s.informers.Resource().V1().ResourceSlices()})
+	if err != nil {
+		return nil, err
+	}
+	claims := assumecache.NewAssumeCache(klog.FromContext(ctx), s.resourceClaims, "ResourceClaim", "", nil)
+	devices := dynamicresources.NewDRAManager(ctx, claims, slices, s.informers)
+	// As the event handlers of kube-scheduler do.
+	_, err = s.deviceClasses.AddEventHandler(devices.DeviceClassResolver().(cache.ResourceEventHandler))
+	return devices, err
+}
+
+// scoredDevices are extended resources with their weights that count in scores if a question
+// says so, and balanced the one whose use is balanced.
+var (
+	balanced      = config.ResourceSpec{Name: "deviceclass.resource.kubernetes.io/gpu", Weight: 1}
+	scoredDevices = []config.ResourceSpec{{Name: "example.com/gpu", Weight: 3}, {Name: balanced.Name, Weight: 2}}
+)
+
+// scoreDevices changes the scores of resources of a profile.
+func scoreDevices(profile *config.KubeSchedulerProfile) {
+	for i := range profile.PluginConfig {
+		switch args := profile.PluginConfig[i].Args.(type) {
+		case *config.NodeResourcesFitArgs:
+			args.ScoringStrategy.Resources = append(args.ScoringStrategy.Resources, scoredDevices...)
+		case *config.NodeResourcesBalancedAllocationArgs:
+			args.Resources = append(args.Resources, balanced)
+		}
+	}
 }
 
 // lister is the snapshot of the current question.
@@ -168,6 +235,10 @@ func (n nominator) NominatedPodsForNode(node string) []fwk.PodInfo              
 // load puts the objects of a question where plugins read them.
 func (s *scheduler) load(q *Question) error {
 	s.SharedLister = schedulercache.NewSnapshot(q.Pods, q.Nodes)
+	s.framework = s.frameworks[0]
+	if q.ScoreDevices {
+		s.framework = s.frameworks[1]
+	}
 	clear(s.nominator)
 	for _, pod := range q.Nominated {
 		info, err := framework.NewPodInfo(pod)
@@ -191,6 +262,9 @@ func (s *scheduler) load(q *Question) error {
 		replace(s.informers.Storage().V1().CSIDrivers().Informer(), q.Drivers),
 		replace(s.informers.Storage().V1().CSIStorageCapacities().Informer(), q.Capacities),
 		replace(s.informers.Storage().V1().VolumeAttachments().Informer(), q.Attachments),
+		replace(s.deviceClasses, q.DeviceClasses),
+		replace(s.resourceClaims, q.ResourceClaims),
+		replace(s.informers.Resource().V1().ResourceSlices().Informer(), q.Slices),
 	)
 }
 
@@ -299,6 +373,9 @@ func (s *scheduler) score(ctx context.Context, a *Answer, state fwk.CycleState, 
 func (s *scheduler) preempt(ctx context.Context, a *Answer, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) error {
 	s.client.ClearActions()
 	result, status := s.framework.RunPostFilterPlugins(ctx, state, pod, statuses)
+	if a.Failed = errors.Is(status.AsError(), fwk.ErrNotFound); a.Failed {
+		return nil
+	}
 	if status.Code() == fwk.Error {
 		return status.AsError()
 	}
@@ -309,6 +386,9 @@ func (s *scheduler) preempt(ctx context.Context, a *Answer, state fwk.CycleState
 	for _, action := range s.client.Actions() {
 		if deleted, ok := action.(clienttesting.DeleteAction); ok && action.Matches("delete", "pods") {
 			a.Victims = append(a.Victims, deleted.GetNamespace()+"/"+deleted.GetName())
+		}
+		if updated, ok := action.(clienttesting.UpdateAction); ok && action.Matches("update", "resourceclaims/status") {
+			a.Released = updated.GetObject().(*resourcev1.ResourceClaim).Name
 		}
 	}
 	return nil
