@@ -29,6 +29,8 @@ type Options struct {
 	// default no gate is set.
 	Gate     func(name string) (on, set bool)
 	Election Election
+	// CloudProvider is empty or [CloudExternal].
+	CloudProvider string
 	// RootCAFile has the certificates by which pods verify the API server. The
 	// default is those by which the manager does.
 	RootCAFile string
@@ -52,6 +54,9 @@ type Election struct {
 	// Namespace and Name are those of the Lease.
 	Namespace, Name string
 }
+
+// CloudExternal is the --cloud-provider of clusters with a cloud controller manager.
+const CloudExternal = "external"
 
 // leaseName is also the name of kube-controller-manager's lease, so that the two
 // never run at the same time.
@@ -86,6 +91,8 @@ func (o *Options) AddFlags(sets *cliflag.NamedFlagSets) {
 	fs := sets.FlagSet("controllers")
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers, fmt.Sprintf(
 		"Controllers to run: * is all but those on demand and, in a fleet behind a host, those that do the host's work; foo is the one named foo, -foo is all but that. Empty runs none.\nAll controllers: %s.", o.listed()))
+	fs.StringVar(&o.CloudProvider, cloudFlag, o.CloudProvider,
+		"Empty, or external: the cluster has a cloud controller manager. The controllers are the same, as those for clouds run there. With external, svc up registers its node as one that the cloud controller manager completes, and leaves services of type LoadBalancer to it.")
 	fs.StringVar(&o.RootCAFile, rootCAFlag, o.RootCAFile,
 		"A PEM file of the certificates by which pods verify the API server. They are published in the config map kube-root-ca.crt of each namespace. Default: those by which the controllers verify it.")
 
@@ -137,6 +144,7 @@ func (o *Options) SetDefault(flag, value string) error {
 
 const (
 	rootCAFlag = "root-ca-file"
+	cloudFlag  = "cloud-provider"
 	atHostFlag = "leader-elect-at-host"
 )
 
@@ -187,6 +195,9 @@ func (o *Options) Validate() []error {
 		if problems := validation.IsDNS1123Subdomain(name.value); len(problems) > 0 {
 			errs = append(errs, fmt.Errorf("--%s: invalid name %q: %s", name.flag, name.value, strings.Join(problems, "; ")))
 		}
+	}
+	if o.CloudProvider != "" && o.CloudProvider != CloudExternal {
+		errs = append(errs, fmt.Errorf("--%s: %q must be empty or %s: for a cloud, run its cloud controller manager and set %s", cloudFlag, o.CloudProvider, CloudExternal, CloudExternal))
 	}
 	if o.Election.AtHost && !o.Election.Enabled {
 		errs = append(errs, fmt.Errorf("--%s: has no effect with --leader-elect=false; leave one of them out", atHostFlag))

@@ -187,6 +187,15 @@ func (u *up) allocatePodCIDRs(cmd *cobra.Command) error {
 	return err
 }
 
+// leaveToCloud leaves what a cloud controller manager does to it: the node's addresses and,
+// unless the user has chosen the controllers, load balancers.
+func (u *up) leaveToCloud(chosen bool) {
+	u.node.ExternalCloud = true
+	if !chosen {
+		u.controllers.Controllers = slices.DeleteFunc(u.controllers.Controllers, func(name string) bool { return name == hostloadbalancer.New().Name })
+	}
+}
+
 // serviceRangeFlag is a flag of the API server and of the controllers.
 const serviceRangeFlag = "service-cluster-ip-range"
 
@@ -230,6 +239,9 @@ func (u *up) setDefaults(cmd *cobra.Command, embeddedEtcd bool) error {
 	}
 	if err := u.allocatePodCIDRs(cmd); err != nil {
 		return err
+	}
+	if u.controllers.CloudProvider == controllers.CloudExternal {
+		u.leaveToCloud(cmd.Flags().Changed("controllers"))
 	}
 	if embeddedEtcd && !cmd.Flags().Changed(namespace.GraceFlag) {
 		return u.controllers.Set(namespace.GraceFlag, "1s")

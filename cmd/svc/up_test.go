@@ -4,10 +4,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"svc.dev/svc/controllers"
+	"svc.dev/svc/internal/cluster"
 	"svc.dev/svc/internal/datadir"
 	"svc.dev/svc/test/launch"
 )
@@ -42,5 +45,23 @@ func TestAFullDiskIsNamed(t *testing.T) {
 	code := run([]string{"up", "--node=false", "--secure-port=" + port, "--data-dir=" + dir}, &out, &errOut)
 	if code != 1 || !strings.HasPrefix(errOut.String(), "svc up: --data-dir: the disk under "+dir+" is full: free ") || strings.Count(errOut.String(), "\n") != 1 {
 		t.Errorf("no room for the keys: exit code %d, %s", code, errOut.String())
+	}
+}
+
+func TestAClusterOfACloudLeavesLoadBalancersAndTheNodeToIt(t *testing.T) {
+	for _, test := range []struct {
+		controllers []string
+		chosen      bool
+		want        []string
+	}{
+		{[]string{"*", "bootstrapsigner", "hostloadbalancer"}, false, []string{"*", "bootstrapsigner"}},
+		{[]string{"*", "hostloadbalancer"}, true, []string{"*", "hostloadbalancer"}},
+	} {
+		u := up{controllers: controllers.NewOptions(), node: cluster.NewNodeOptions()}
+		u.controllers.Controllers = test.controllers
+		u.leaveToCloud(test.chosen)
+		if !u.node.ExternalCloud || !slices.Equal(u.controllers.Controllers, test.want) {
+			t.Errorf("chosen %t: a cloud's node: %t, controllers %v, want %v", test.chosen, u.node.ExternalCloud, u.controllers.Controllers, test.want)
+		}
 	}
 }

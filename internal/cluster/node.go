@@ -257,6 +257,9 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	flags.HostnameOverride = n.name
 	flags.RootDir = n.dir.Svclet()
 	flags.ServiceProxy, flags.NetworkPolicy, flags.DNS = n.options.proxy, n.options.policies, n.options.dns
+	if n.options.ExternalCloud {
+		flags.CloudProvider = config.CloudExternal
+	}
 	flags.PodNetwork = n.options.PodNetwork
 	flags.CertDir = filepath.Join(flags.RootDir, "pki")
 	c.FailSwapOn, c.FailCgroupV1 = ptr.To(false), ptr.To(false)

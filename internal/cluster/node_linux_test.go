@@ -12,6 +12,7 @@ import (
 	"svc.dev/svc/apiserver/pki"
 	"svc.dev/svc/internal/datadir"
 	"svc.dev/svc/svclet/agent"
+	"svc.dev/svc/svclet/config"
 )
 
 // newTestNode returns the node of a new data directory, which is required to run.
@@ -73,4 +74,14 @@ func TestANodeWhoseLogsAreInUseDoesNotStartItsContainerd(t *testing.T) {
 	}
 	defer held.Close()
 	checkUnchanged(t, n, "--node=true: podLogsDir: ", "choose another directory")
+}
+
+func TestANodeOfACloudIsRegisteredAsOneThatTheCloudCompletes(t *testing.T) {
+	for external, want := range map[bool]string{false: "", true: config.CloudExternal} {
+		n := newTestNode(t)
+		n.options.ExternalCloud = external
+		if got := n.agentConfig("").Flags.CloudProvider; got != want {
+			t.Errorf("external cloud %t: --cloud-provider of the agent is %q, want %q", external, got, want)
+		}
+	}
 }

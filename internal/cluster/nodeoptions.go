@@ -41,6 +41,8 @@ type NodeOptions struct {
 	// ClusterCIDR are the ranges from which nodes get addresses for pods, with a comma
 	// between; empty if they get none.
 	ClusterCIDR string
+	// ExternalCloud is whether a cloud controller manager completes the node.
+	ExternalCloud bool
 
 	endpoint string
 	name     string
