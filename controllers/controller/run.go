@@ -52,7 +52,7 @@ func Run[Request comparable](e *Env, o Options, r reconcile.TypedReconciler[Requ
 		},
 	}
 	options.DefaultFromConfig(e.Manager.GetControllerOptions())
-	options.Logger = e.Manager.GetLogger()
+	options.LogConstructor = loggers[Request](e.Manager.GetLogger(), o.Name)
 	c, err := ctrlcontroller.NewTypedUnmanaged(o.Name, options)
 	if err != nil {
 		return fmt.Errorf("controller %s: %w", o.Name, err)
@@ -67,6 +67,25 @@ func Run[Request comparable](e *Env, o Options, r reconcile.TypedReconciler[Requ
 		return fmt.Errorf("controller %s: %w", o.Name, err)
 	}
 	return nil
+}
+
+// lifecycle is the verbosity of what the library logs of each controller and each of its watches
+// as they start and stop.
+const lifecycle = 4
+
+// loggers returns the function that makes the logger of a request or, for nil, that of the
+// controller itself.
+func loggers[Request comparable](log klog.Logger, name string) func(*Request) klog.Logger {
+	log = log.WithValues("controller", name)
+	return func(request *Request) klog.Logger {
+		if request == nil {
+			return log.V(lifecycle)
+		}
+		if r, ok := any(*request).(reconcile.Request); ok {
+			return log.WithValues("object", klog.KRef(r.Namespace, r.Name))
+		}
+		return log
+	}
 }
 
 // The default bounds of the backoff. The upper one is short, because the
