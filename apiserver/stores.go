@@ -119,6 +119,7 @@ func (s *stores) setGates(r releases.Release) error {
 		if kind.Stored() {
 			dropGated(kind, gated)
 			rules.Apply(kind, enabled)
+			rules.AcceptZones(kind, r)
 		}
 	}
 	return nil

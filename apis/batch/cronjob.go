@@ -35,23 +35,30 @@ var cronJobs = resource.Type[*batchv1.CronJob]{
 	Restrict: func(env *resource.Env, c *batchv1.CronJob) field.ErrorList {
 		return podspec.Restrict(env, &c.Spec.JobTemplate.Spec.Template.Spec, field.NewPath("spec", "jobTemplate", "spec", "template", "spec"))
 	},
-	// A time zone that no longer exists must not prevent other changes.
-	ValidateCreate: func(c *batchv1.CronJob) field.ErrorList { return validateTimeZone(c.Spec.TimeZone) },
+	ValidateCreate: func(c *batchv1.CronJob) field.ErrorList {
+		return append(validateZoneOfSchedule(c, false), validateTimeZone(c.Spec.TimeZone)...)
+	},
 	ValidateUpdate: func(c, old *batchv1.CronJob) field.ErrorList {
-		if ptr.Equal(c.Spec.TimeZone, old.Spec.TimeZone) {
-			return nil
+		errs := validateZoneOfSchedule(c, HasZone(old))
+		// A time zone that no longer exists must not prevent other changes.
+		if !ptr.Equal(c.Spec.TimeZone, old.Spec.TimeZone) {
+			errs = append(errs, validateTimeZone(c.Spec.TimeZone)...)
 		}
-		return validateTimeZone(c.Spec.TimeZone)
+		return errs
 	},
 	Warn: func(c, old *batchv1.CronJob) []string {
 		path := field.NewPath("spec", "jobTemplate", "spec")
 		if old == nil {
 			return append(workload.NameWarnings(c.Name), warnJobSpec(&c.Spec.JobTemplate.Spec, path)...)
 		}
-		if c.Generation == old.Generation {
-			return nil
+		var warnings []string
+		if c.Generation != old.Generation {
+			warnings = warnJobSpec(&c.Spec.JobTemplate.Spec, path)
 		}
-		return warnJobSpec(&c.Spec.JobTemplate.Spec, path)
+		if HasZone(c) {
+			warnings = append(warnings, ZoneWarning)
+		}
+		return warnings
 	},
 	Generation: true,
 	Status:     true,
@@ -110,13 +117,40 @@ func validateSchedule(schedule string, path *field.Path) field.ErrorList {
 	if schedule == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	// The parser accepts time zones in the schedule and panics on some of them; a
-	// cron job has a field for the time zone.
-	if strings.Contains(schedule, "TZ") {
-		return field.ErrorList{field.Invalid(path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")}
+	if zone, _, fields := strings.Cut(schedule, " "); !fields && strings.Contains(zone, "TZ=") { // the parser panics
+		return field.ErrorList{field.Invalid(path, schedule, "expected exactly 5 fields, found 0 after the time zone")}
 	}
 	if _, err := cron.ParseStandard(schedule); err != nil {
 		return field.ErrorList{field.Invalid(path, schedule, err.Error())}
+	}
+	return nil
+}
+
+// What the API server says of schedules with a time zone of their own.
+const (
+	// ZoneRefused is the error of one that is new.
+	ZoneRefused = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+	// TwoZones is the error of one in a cron job with another time zone.
+	TwoZones = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+	// ZoneWarning is the warning of an update of one.
+	ZoneWarning = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+)
+
+// HasZone reports whether the schedule of a cron job has a time zone (TZ= or CRON_TZ=).
+func HasZone(c *batchv1.CronJob) bool { return strings.Contains(c.Spec.Schedule, "TZ") }
+
+// validateZoneOfSchedule refuses a time zone in the schedule, unless an older one had it.
+func validateZoneOfSchedule(c *batchv1.CronJob, had bool) field.ErrorList {
+	invalid := func(why string) field.ErrorList {
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "schedule"), c.Spec.Schedule, why)}
+	}
+	switch {
+	case !HasZone(c):
+		return nil
+	case !had:
+		return invalid(ZoneRefused)
+	case c.Spec.TimeZone != nil:
+		return invalid(TwoZones)
 	}
 	return nil
 }

@@ -21,8 +21,19 @@ func TestValidateCronJob(t *testing.T) {
 		{Name: "a schedule's fields are in range", Change: schedule("60 * * * *"), Want: []string{
 			`spec.schedule: Invalid value: "60 * * * *": end of range (60) above maximum (59): 60`,
 		}},
-		{Name: "a schedule has no time zone", Change: schedule("TZ=0"), Want: []string{
+		{Name: "a schedule has no time zone", Change: schedule("TZ=UTC 0 * * * *"), Want: []string{
+			`spec.schedule: Invalid value: "TZ=UTC 0 * * * *": cannot use TZ or CRON_TZ in schedule, use timeZone field instead`,
+		}},
+		{Name: "a schedule is more than a time zone", Change: schedule("TZ=0"), Want: []string{
+			`spec.schedule: Invalid value: "TZ=0": expected exactly 5 fields, found 0 after the time zone`,
 			`spec.schedule: Invalid value: "TZ=0": cannot use TZ or CRON_TZ in schedule, use timeZone field instead`,
+		}},
+		{Name: "a schedule keeps its time zone", Update: true, Was: schedule("TZ=UTC 0 * * * *"), Change: schedule("CRON_TZ=UTC 1 * * * *")},
+		{Name: "a schedule gets no time zone", Update: true, Change: schedule("TZ=UTC 0 * * * *"), Want: []string{
+			`spec.schedule: Invalid value: "TZ=UTC 0 * * * *": cannot use TZ or CRON_TZ in schedule, use timeZone field instead`,
+		}},
+		{Name: "a cron job has one time zone", Update: true, Was: schedule("TZ=UTC 0 * * * *"), Change: "{spec: {schedule: 'TZ=UTC 0 * * * *', timeZone: UTC}}", Want: []string{
+			`spec.schedule: Invalid value: "TZ=UTC 0 * * * *": cannot use both timeZone field and TZ or CRON_TZ in schedule`,
 		}},
 		{Name: "a time zone is one of IANA's", Change: zone("America/Argentina/Buenos_Aires")},
 		{Name: "a time zone may have an old name", Change: zone("Etc/GMT+7")},

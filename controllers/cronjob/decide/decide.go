@@ -81,7 +81,7 @@ func (p *Plan) due(in Input) (name string, at time.Time) {
 	if ptr.Deref(c.Spec.Suspend, false) {
 		return "", time.Time{}
 	}
-	if strings.Contains(c.Spec.Schedule, "TZ") { // svc's API server refuses it, that of Kubernetes 1.28 does not
+	if strings.Contains(c.Spec.Schedule, "TZ") { // of a release before 1.29
 		p.event(corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, "+
 			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", c.Spec.Schedule)
 	}
