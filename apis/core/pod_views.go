@@ -142,10 +142,11 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 	for i := range p.Spec.InitContainers {
 		c, was, path := &p.Spec.InitContainers[i], &old.Spec.InitContainers[i], path.Child("initContainers").Index(i)
 		errs = append(errs, resourcesStay(&c.Resources, &was.Resources, path.Child("resources"))...)
-		if !podspec.IsSidecar(podspec.InitContainers, c) && !apiequality.Semantic.DeepEqual(c, was) {
-			errs = append(errs, field.Forbidden(path, "resources for non-sidecar init containers are immutable"))
-		} else if !onlyComputeChanged(c, was) {
-			errs = append(errs, field.Forbidden(path, "only cpu and memory resources for sidecar containers are mutable"))
+		if !onlyComputeChanged(c, was) {
+			errs = append(errs, field.Forbidden(path, "only cpu and memory resources for init or sidecar containers are mutable"))
+		}
+		if !podspec.IsSidecar(podspec.InitContainers, c) && restartsToResize(c) && !apiequality.Semantic.DeepEqual(c, was) {
+			errs = append(errs, field.Forbidden(path, "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"))
 		}
 	}
 	for i := range p.Spec.Containers {
@@ -156,6 +157,11 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// restartsToResize reports whether a resource demands a restart of the container.
+func restartsToResize(c *corev1.Container) bool {
+	return slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer })
 }
 
 // nodeCanResize reports whether the node supports resize: then it reports the

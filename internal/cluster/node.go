@@ -74,7 +74,8 @@ func nodeGates(r release.Release) (config.Gates, error) {
 		return config.Gates{}, err
 	}
 	of := config.NewGates(set)
-	of.UserNamespaces = of.UserNamespaces || set.Enabled("UserNamespacesSupport") // its name since 1.29
+	of.UserNamespaces = of.UserNamespaces || set.Enabled("UserNamespacesSupport")  // its name since 1.29
+	of.WithoutInitResize = !set.Enabled("InPlacePodVerticalScalingInitContainers") // svclet itself has the gates of 1.28
 	of.WatchList = utilfeature.DefaultFeatureGate.Enabled(features.WatchList)
 	return of, nil
 }
@@ -256,10 +257,10 @@ func (n *node) agentConfig(endpoint string) agent.Config {
 	flags, c := config.DefaultFlags(), config.Default()
 	flags.HostnameOverride = n.name
 	flags.RootDir = n.dir.Svclet()
-	flags.ServiceProxy, flags.NetworkPolicy, flags.DNS = n.options.proxy, n.options.policies, n.options.dns
 	if n.options.ExternalCloud {
 		flags.CloudProvider = config.CloudExternal
 	}
+	flags.ServiceProxy, flags.NetworkPolicy, flags.DNS = n.options.proxy, n.options.policies, n.options.dns
 	flags.PodNetwork = n.options.PodNetwork
 	flags.CertDir = filepath.Join(flags.RootDir, "pki")
 	c.FailSwapOn, c.FailCgroupV1 = ptr.To(false), ptr.To(false)

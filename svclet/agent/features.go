@@ -12,13 +12,13 @@ import (
 
 // features returns the features of nodes that pods, or clients of pods, may need and the agent
 // has, sorted. Of those that Kubernetes knows, it does not restart all containers for the sake
-// of one, resize init containers that are not sidecars, resize volumes in memory, or mount
-// volumes with options of the pod.
+// of one, resize volumes in memory, or mount volumes with options of the pod.
 func features(gates config.Gates) []string {
 	return nodedeclaredfeatures.DefaultFramework.DiscoverNodeFeatures(&nodedeclaredfeatures.NodeConfiguration{
 		FeatureGates: types.FeatureGateMap{
 			extendwebsocketstokubelet.ExtendWebSocketsToKubeletFeatureGate: true,
 			inplacepodresize.IPPRPodLevelResourcesFeatureGate:              !gates.WithoutResize,
+			inplacepodresize.IPPRInitContainersFeatureGate:                 !gates.WithoutResize && !gates.WithoutInitResize,
 		},
 	})
 }

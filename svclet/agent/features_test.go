@@ -8,7 +8,7 @@ import (
 )
 
 func TestNodesDeclareTheirFeatures(t *testing.T) {
-	all := []string{"ExtendWebSocketsToKubelet", "InPlacePodLevelResourcesVerticalScaling"}
+	all := []string{"ExtendWebSocketsToKubelet", "InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"}
 	for _, test := range []struct {
 		version string
 		gates   config.Gates
@@ -19,6 +19,7 @@ func TestNodesDeclareTheirFeatures(t *testing.T) {
 		{"v1.35.0", config.Gates{}, all},
 		{"v1.37.0+svc", config.Gates{}, all},
 		{"v1.37.0", config.Gates{WithoutResize: true}, all[:1]},
+		{"v1.37.0", config.Gates{WithoutInitResize: true}, all[:2]},
 	} {
 		if got := declaredFeatures(common{Config: Config{Version: test.version, Gates: test.gates}}); !slices.Equal(got, test.want) {
 			t.Errorf("%s %+v: %v, want %v", test.version, test.gates, got, test.want)

@@ -123,6 +123,9 @@ type Gates struct {
 	// WithoutResize does not change the resources of running pods
 	// (InPlacePodVerticalScaling=false).
 	WithoutResize bool
+	// WithoutInitResize does not change those of init containers other than sidecars (the
+	// node of svc up at releases without InPlacePodVerticalScalingInitContainers).
+	WithoutInitResize bool
 	// WithoutReadyToStart leaves out the condition PodReadyToStartContainers
 	// (PodReadyToStartContainersCondition=false).
 	WithoutReadyToStart bool

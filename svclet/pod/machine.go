@@ -21,6 +21,9 @@ type Options struct {
 	// their statuses. Resized reports that an earlier agent has changed them: those of
 	// containers may be others than they were created with.
 	WithoutResize, Resized bool
+	// WithoutInitResize leaves the resources of init containers other than sidecars as they
+	// are.
+	WithoutInitResize bool
 	// MaxBackOff is the longest CrashLoopBackOff
 	// (crashLoopBackOff.maxContainerRestartPeriod). Zero means 5 minutes.
 	MaxBackOff time.Duration

@@ -136,7 +136,7 @@ func (m *Machine) isResizing() bool {
 // outgrown returns the running attempt of a container that has other resources than
 // the pod; nil if there is none.
 func (m *Machine) outgrown(c *container) *Container {
-	if c.role != regular && c.role != sidecar || m.options.WithoutResize {
+	if c.role == ephemeral || c.role == initial && m.options.WithoutInitResize || m.options.WithoutResize {
 		return nil
 	}
 	newest, _ := m.attempts(c)
@@ -166,9 +166,10 @@ func changedCompute(a, b *corev1.ResourceRequirements) []corev1.ResourceName {
 }
 
 // restartsToResize reports whether a resource that has changed demands a restart of
-// the container (resizePolicy).
+// the container (resizePolicy). An init container that is not a sidecar is never restarted: the
+// API server refuses such a resize.
 func (c *container) restartsToResize() bool {
-	if c.sized == nil {
+	if c.sized == nil || c.role == initial {
 		return false
 	}
 	for _, name := range changedCompute(c.sized, &c.spec.Resources) {

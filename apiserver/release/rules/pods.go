@@ -6,10 +6,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -174,4 +176,20 @@ func comparisons(obj runtime.Object) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// resourcesOfInit are those of init containers other than sidecars, which do not change in place.
+func resourcesOfInit(obj, old runtime.Object) field.ErrorList {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	was := old.(*corev1.Pod).Spec.InitContainers
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if i < len(was) && !podspec.IsSidecar(podspec.InitContainers, c) && !apiequality.Semantic.DeepEqual(c, &was[i]) {
+			return field.ErrorList{field.Forbidden(spec, "resources for non-sidecar init containers are immutable")}
+		}
+	}
+	return nil
 }

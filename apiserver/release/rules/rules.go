@@ -28,8 +28,9 @@ type rule struct {
 	kind runtime.Object
 	// object returns the errors of an object.
 	object func(obj runtime.Object) field.ErrorList
-	// change returns the errors of an update.
+	// change returns the errors of an update, or of an update by the view, if one is named.
 	change func(obj, old runtime.Object) field.ErrorList
+	view   string
 	// refusal reports whether an error of package apis in an update is that of a gate which the
 	// newest release has off by default.
 	refusal func(obj runtime.Object, err *field.Error) bool
@@ -43,6 +44,7 @@ func all() []rule {
 		{gate: "ElasticIndexedJob", change: completions},
 		{gate: "ExpandPersistentVolumes", change: expansion},
 		{gate: "HPAScaleToZero", object: scaleToZero},
+		{gate: "InPlacePodVerticalScalingInitContainers", view: "resize", change: resourcesOfInit},
 		{gate: "JobMutableNodeSchedulingDirectives", change: scheduling},
 		{gate: "MixedProtocolLBService", object: mixedProtocols},
 		{gate: "MutablePVNodeAffinity", refusal: affinityOfVolume},
@@ -83,14 +85,19 @@ func Apply(kind *resource.Kind, enabled func(gate string) bool) {
 		return refused(onCreate(obj), rules, obj, nil)
 	}
 	kind.ValidateUpdate = func(obj, old runtime.Object) field.ErrorList {
-		return refused(allowed(onUpdate(obj, old), rules, obj), rules, obj, old)
+		return refused(allowed(onUpdate(obj, old), rules, obj), ofView(rules, ""), obj, old)
 	}
 	for i := range kind.Views { // such as ephemeral containers
-		validate := kind.Views[i].Validate
+		view, validate := kind.Views[i].Name, kind.Views[i].Validate
 		kind.Views[i].Validate = func(obj, old runtime.Object) field.ErrorList {
-			return refused(validate(obj, old), rules, obj, old)
+			return refused(validate(obj, old), ofView(rules, view), obj, old)
 		}
 	}
+}
+
+// ofView returns the rules that hold for updates by a view; "" is none.
+func ofView(rules []rule, view string) []rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return r.view != "" && r.view != view })
 }
 
 // allowed removes the errors of gates that are on.

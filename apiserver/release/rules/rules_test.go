@@ -70,10 +70,11 @@ spec: {hard: {pods: 1}}
 )
 
 // ruleTests are changes of an object that a gate allows: on create, or, with update, in an
-// update of the base. since is the first release that accepts the change by default.
+// update of the base, by a view if one is named. since is the first release that accepts the change by default.
 var ruleTests = []struct {
 	gate, kind, base, change string
 	update                   bool
+	view                     string
 	since                    releases.Release
 	want                     string
 }{
@@ -88,6 +89,9 @@ var ruleTests = []struct {
 		want: `spec.completions: Invalid value: 3: field is immutable`},
 	{gate: "HPAScaleToZero", kind: "HorizontalPodAutoscaler", base: autoscalerBase, change: `spec: {minReplicas: 0}`, since: 37,
 		want: `spec.minReplicas: Invalid value: 0: must be greater than or equal to 1`},
+	{gate: "InPlacePodVerticalScalingInitContainers", kind: "Pod", update: true, view: "resize", since: 36,
+		base:   "\nmetadata: {name: a, namespace: default}\nspec: {containers: [{name: c, image: i}], initContainers: [{name: i, image: i, resources: {requests: {cpu: 1}}}]}\n",
+		change: `spec: {initContainers: [{name: i, image: i, resources: {requests: {cpu: 2}}}]}`, want: `spec: Forbidden: resources for non-sidecar init containers are immutable`},
 	{gate: "MixedProtocolLBService", kind: "Service", base: serviceBase, change: `spec: {type: LoadBalancer, ports: [{name: a, port: 1}, {name: b, port: 1, protocol: UDP}]}`, since: 24,
 		want: `spec.ports: Invalid value: [{"name":"a","protocol":"TCP","port":1,"targetPort":1},{"name":"b","protocol":"UDP","port":1,"targetPort":1}]: cannot create an external load balancer with mix protocols`},
 	{gate: "JobMutableNodeSchedulingDirectives", kind: "Job", base: jobBase, change: `spec: {template: {spec: {nodeSelector: {x: y}}}}`, update: true, since: 23,
@@ -160,6 +164,15 @@ func messages(k *resource.Kind, obj, old runtime.Object) []string {
 	} else {
 		errs = append(k.Validate(obj), k.ValidateUpdate(obj, old)...)
 	}
+	return texts(errs)
+}
+
+// viewMessages returns the errors of an update by a view.
+func viewMessages(k *resource.Kind, view string, obj, old runtime.Object) []string {
+	return texts(k.Views[slices.IndexFunc(k.Views, func(v resource.KindView) bool { return v.Name == view })].Validate(obj, old))
+}
+
+func texts(errs field.ErrorList) []string {
 	var texts []string
 	for _, err := range errs {
 		text := err.Error()
@@ -186,7 +199,11 @@ func TestEachRuleHoldsUntilItsGateIsOn(t *testing.T) {
 					if !ptr.Deref(set, r >= test.since) {
 						want = []string{test.want}
 					}
-					if got := messages(k, obj, old); !slices.Equal(got, want) {
+					got := messages(k, obj, old)
+					if test.view != "" {
+						got = viewMessages(k, test.view, obj, old)
+					}
+					if !slices.Equal(got, want) {
 						t.Fatalf("at %v, gate %v:\n%q, want\n%q", r, set, got, want)
 					}
 				}
