@@ -4,6 +4,7 @@
 package decide
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -232,28 +233,41 @@ func (p *plan) roll(limit int) {
 }
 
 // rollSurging creates new pods beside old ones: beside those that are not available, and
-// beside as many others as the limit allows.
+// beside as many others as the limit allows. On nodes that may keep an old pod, but should not
+// run a new one, it deletes the old one: if it is not available, or as soon as there are more
+// available pods than nodes that should run one.
 func (p *plan) rollSurging(limit int) {
-	var candidates []string
-	var always []string
+	var always, candidates []string
+	var unwanted []*corev1.Pod
+	surplus := -int(p.Status.DesiredNumberScheduled)
 	for i := range p.nodes {
 		at := &p.nodes[i]
 		if len(at.pods) == 0 {
 			continue
 		}
 		updated, old, ok := p.revisions(at.pods)
+		if counted := cmp.Or(old, updated); ok && counted != nil && p.available(counted) {
+			surplus++
+		}
 		switch {
 		case !ok:
 			limit--
-		case old == nil || !at.run:
+		case old == nil:
 		case updated != nil:
 			limit-- // when it is available, the old one is deleted
+		case !at.run && p.available(old):
+			unwanted = append(unwanted, old)
+		case !at.run:
+			if !pods.IsTerminal(old) { // otherwise it is deleted already, with its backoff
+				p.Delete = append(p.Delete, old)
+			}
 		case !p.available(old):
 			always = append(always, at.name)
 		default:
 			candidates = append(candidates, at.name)
 		}
 	}
+	p.Delete = append(p.Delete, unwanted[:max(0, min(surplus, len(unwanted)))]...)
 	for _, name := range append(always, candidates[:max(0, min(limit, len(candidates)))]...) {
 		p.Create = append(p.Create, onNode(p.template, name))
 	}
