@@ -264,6 +264,15 @@ var answers = map[string]func(ctx context.Context, s *side, p *corev1.Pod) error
 	"finish": func(ctx context.Context, s *side, p *corev1.Pod) error { return s.end(ctx, p, corev1.PodSucceeded, 0) },
 	"fail":   func(ctx context.Context, s *side, p *corev1.Pod) error { return s.end(ctx, p, corev1.PodFailed, 1) },
 	"fail42": func(ctx context.Context, s *side, p *corev1.Pod) error { return s.end(ctx, p, corev1.PodFailed, 42) },
+	// restart: its containers have ended and run again.
+	"restart": func(ctx context.Context, s *side, p *corev1.Pod) error {
+		status := corev1.PodStatus{Phase: corev1.PodRunning}
+		for _, c := range p.Status.ContainerStatuses {
+			c.RestartCount++
+			status.ContainerStatuses = append(status.ContainerStatuses, c)
+		}
+		return s.status(ctx, p, status)
+	},
 	// bind: it gets the node.
 	"bind": func(ctx context.Context, s *side, p *corev1.Pod) error { return s.bind(ctx, p) },
 	// kill: a client deletes it; stop: the node has stopped it.
