@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -52,11 +53,29 @@ func prepare(ctx context.Context, config Config) (settings, error) {
 		return s, err
 	}
 	s.hostNetworkOnly = !may
-	s.snapshotter = "overlayfs"
-	if err := tryOverlay(config.root()); err != nil {
-		s.snapshotter = "native"
+	s.snapshotter, err = config.chooseSnapshotter()
+	return s, err
+}
+
+// snapshotterLine is the line of the configuration that names the snapshotter.
+var snapshotterLine = regexp.MustCompile(`(?m)^\s*snapshotter = '(\w+)'$`)
+
+// chooseSnapshotter returns overlayfs, or native where no overlay can be mounted. On a full disk,
+// where that cannot be tried, it returns what is configured: running containers and images have
+// their files there.
+func (c Config) chooseSnapshotter() (string, error) {
+	err := tryOverlay(c.root())
+	switch {
+	case err == nil:
+		return "overlayfs", nil
+	case !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT):
+		return "native", nil
 	}
-	return s, nil
+	content, readErr := os.ReadFile(c.configFile())
+	if found := snapshotterLine.FindSubmatch(content); readErr == nil && found != nil {
+		return string(found[1]), nil
+	}
+	return "", fmt.Errorf("try to mount an overlay: %w", err)
 }
 
 // bridgeType is the type of bridges.
