@@ -122,7 +122,7 @@ func (m *Manager) sync(ctx context.Context) (evicted bool) {
 	}
 	summary := m.measure(ctx)
 	if summary == nil {
-		return false
+		return m.evictByCgroups(ctx)
 	}
 	m.forgetEnded()
 	var starved *Starved
@@ -135,9 +135,7 @@ func (m *Manager) sync(ctx context.Context) (evicted bool) {
 	if starved == nil {
 		return false
 	}
-	logger := klog.FromContext(ctx)
-	logger.Info("Attempting to reclaim resource", "resource", starved.Resource, "signal", starved.Threshold.Signal, "threshold", starved.Quantity.String(), "available", starved.Available.String())
-	m.o.Event(corev1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+string(starved.Resource))
+	m.announce(ctx, starved)
 	if condition(starved.Threshold.Signal) == corev1.NodeDiskPressure {
 		if disk := layoutOf(summary).partsOf(starved.Threshold.Signal); disk.images || disk.layers {
 			if summary, starved = m.freeDisk(ctx, disk); starved == nil {
@@ -146,6 +144,33 @@ func (m *Manager) sync(ctx context.Context) (evicted bool) {
 		}
 	}
 	return m.evictOne(ctx, summary, starved)
+}
+
+// evictByCgroups evicts a pod of a node that has no memory or processes left while the runtime
+// does not answer, as it may for that very reason: the cgroups of pods tell what they use of
+// these. It reports what sync does.
+func (m *Manager) evictByCgroups(ctx context.Context) (evicted bool) {
+	if m.o.Cgroup == nil || len(m.o.Thresholds) == 0 || ctx.Err() != nil {
+		return false
+	}
+	summary, err := m.o.Stats.Probe()
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to probe the resources of the node")
+		return false
+	}
+	m.forgetEnded()
+	starved := m.decide(summary)
+	if starved == nil || condition(starved.Threshold.Signal) == corev1.NodeDiskPressure {
+		return false
+	}
+	m.announce(ctx, starved)
+	return m.evictOne(ctx, summary, starved)
+}
+
+// announce logs what has to be reclaimed, and records an event.
+func (m *Manager) announce(ctx context.Context, starved *Starved) {
+	klog.FromContext(ctx).Info("Attempting to reclaim resource", "resource", starved.Resource, "signal", starved.Threshold.Signal, "threshold", starved.Quantity.String(), "available", starved.Available.String())
+	m.o.Event(corev1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+string(starved.Resource))
 }
 
 // forgetEnded forgets the evicted pods that are not active any more.

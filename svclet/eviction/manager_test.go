@@ -38,8 +38,8 @@ type machine struct {
 	stale   int
 	events  []string
 	changes int
-	// blind is a node whose probes fail.
-	blind bool
+	// blind is a node whose probes fail, and silent one whose runtime does not answer.
+	blind, silent bool
 	// unmeasured are pods of which the runtime has no statistics.
 	unmeasured map[types.UID]bool
 }
@@ -93,6 +93,13 @@ func (m *machine) release(uid types.UID) {
 const gib = 1 << 30
 
 func (m *machine) Summary(context.Context, bool) (*statsapi.Summary, error) {
+	if m.silent {
+		return nil, errors.New("the runtime does not answer")
+	}
+	return m.summary(), nil
+}
+
+func (m *machine) summary() *statsapi.Summary {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	disk := m.disk
@@ -113,14 +120,16 @@ func (m *machine) Summary(context.Context, bool) (*statsapi.Summary, error) {
 		}
 		s.Pods = append(s.Pods, statsapi.PodStats{PodRef: statsapi.PodReference{UID: string(p.UID)}, VolumeStats: []statsapi.VolumeStats{{Name: "v", FsStats: statsapi.FsStats{UsedBytes: ptr.To[uint64](gib)}}}, Memory: &statsapi.MemoryStats{WorkingSetBytes: ptr.To[uint64](gib)}})
 	}
-	return s, nil
+	return s
 }
 
 func (m *machine) Probe() (*statsapi.Summary, error) {
 	if m.blind {
 		return nil, errors.New("not measured")
 	}
-	return m.Summary(context.Background(), false)
+	s := m.summary()
+	s.Pods = nil
+	return s, nil
 }
 
 func (m *machine) freeDisk(context.Context) error {
@@ -245,6 +254,33 @@ func TestPodsWithoutStatisticsAreRankedByTheirCgroups(t *testing.T) {
 				t.Errorf("evicts %v, want %s", pods, test.want)
 			}
 		})
+	}
+}
+
+func TestAPodIsEvictedForMemoryWhileTheRuntimeDoesNotAnswer(t *testing.T) {
+	m := newMachine(2)
+	m.memory, m.silent = 1, true
+	usage := map[string]uint64{"a": gib, "b": 2 * gib}
+	pass := m.start(t, threshold.Settings{Hard: map[string]string{"memory.available": "2Gi"}}, &Conditions{}, func(o *Options) {
+		o.Cgroup = func(p *corev1.Pod) (*statsapi.PodStats, error) {
+			return &statsapi.PodStats{Memory: &statsapi.MemoryStats{WorkingSetBytes: ptr.To(usage[p.Name])}}, nil
+		}
+	})
+	pass(func() bool { return m.left() == 1 })
+	if _, pods := m.seen(); pods[0] != "b" {
+		t.Errorf("evicts %v, want the one that uses most", pods)
+	}
+}
+
+func TestNoPodIsEvictedForADiskWhileTheRuntimeDoesNotAnswer(t *testing.T) {
+	m, conditions := newMachine(2), &Conditions{}
+	m.disk, m.silent = 1, true
+	pass := m.start(t, threshold.Settings{Hard: map[string]string{"nodefs.available": "10%"}}, conditions, func(o *Options) {
+		o.Cgroup = func(*corev1.Pod) (*statsapi.PodStats, error) { return &statsapi.PodStats{}, nil }
+	})
+	pass(func() bool { return conditions.Has(corev1.NodeDiskPressure) })
+	if m.left() != 2 {
+		t.Errorf("%d pods are left: what they have on the disk is not known", m.left())
 	}
 }
 

@@ -61,6 +61,10 @@ const (
 	longest = 2 * time.Minute
 )
 
+// runtimeTimeout is how long a summary waits for the runtime: evictions wait for it, and a
+// runtime on a node without memory may not answer.
+const runtimeTimeout = 10 * time.Second
+
 // volumesTimeout is how long a summary waits for the volumes of all pods: other requests
 // wait for the summary.
 const volumesTimeout = time.Second
@@ -156,6 +160,8 @@ func (p *Provider) firstSample(ctx context.Context) error {
 }
 
 func (p *Provider) summary(ctx context.Context, only bool) (*statsapi.Summary, error) {
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
 	node, err := p.node(ctx, only)
 	if err != nil {
 		return nil, err
