@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -88,7 +89,7 @@ func parseFlags(args []string) (options, error) {
 		return o, fmt.Errorf("--rounds=%d: at least one is needed", o.rounds)
 	}
 	var err error
-	if o.only, err = regexp.Compile("^(" + strings.ReplaceAll(only, ",", "|") + ")"); err != nil {
+	if o.only, err = regexp.Compile("^(" + strings.ReplaceAll(cmp.Or(only, ".*"), ",", "|") + ")$"); err != nil {
 		return o, fmt.Errorf("--only: %w", err)
 	}
 	if o.plot != "" && !o.only.MatchString("growth") {

@@ -26,3 +26,28 @@ func TestTheDefaultOfAQuickRunIsOneRound(t *testing.T) {
 		}
 	}
 }
+
+func TestMeasuresAreSelectedByTheirWholeNames(t *testing.T) {
+	for args, want := range map[string]string{"--only=pods": "pods", "--only=list,pods": "pods list", "--only=pod.*e": "podidle", "--only=c.*s": "configmaps cronjobs claims costs crds"} {
+		o, err := parseFlags(strings.Fields(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		selected, err := selectMeasures(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, c := range selected {
+			for _, m := range c.measures {
+				names = append(names, m.name)
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s selects %s, want %s", args, got, want)
+		}
+	}
+	if o, err := parseFlags(nil); err != nil || !o.only.MatchString("growth") {
+		t.Errorf("without --only: %v, growth is not selected", err)
+	}
+}
