@@ -84,18 +84,20 @@ func Apply(kind *resource.Kind, enabled func(gate string) bool) {
 	kind.ValidateCreate = func(obj runtime.Object) field.ErrorList {
 		return refused(onCreate(obj), rules, obj, nil)
 	}
+	ofUpdates := ofView(rules, "")
 	kind.ValidateUpdate = func(obj, old runtime.Object) field.ErrorList {
-		return refused(allowed(onUpdate(obj, old), rules, obj), ofView(rules, ""), obj, old)
+		return refused(allowed(onUpdate(obj, old), rules, obj), ofUpdates, obj, old)
 	}
 	for i := range kind.Views { // such as ephemeral containers
-		view, validate := kind.Views[i].Name, kind.Views[i].Validate
+		validate, ofUpdates := kind.Views[i].Validate, ofView(rules, kind.Views[i].Name)
 		kind.Views[i].Validate = func(obj, old runtime.Object) field.ErrorList {
-			return refused(validate(obj, old), ofView(rules, view), obj, old)
+			return refused(validate(obj, old), ofUpdates, obj, old)
 		}
 	}
 }
 
-// ofView returns the rules that hold for updates by a view; "" is none.
+// ofView returns the rules that hold for updates by a view, or, for an empty name, for others:
+// those of all updates, and its own.
 func ofView(rules []rule, view string) []rule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return r.view != "" && r.view != view })
 }

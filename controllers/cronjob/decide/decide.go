@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apis/batch"
 )
 
 // Input is a cron job and the jobs that it controls.
@@ -81,7 +82,7 @@ func (p *Plan) due(in Input) (name string, at time.Time) {
 	if ptr.Deref(c.Spec.Suspend, false) {
 		return "", time.Time{}
 	}
-	if strings.Contains(c.Spec.Schedule, "TZ") { // of a release before 1.29
+	if batch.HasZone(c) { // of a release before 1.29
 		p.event(corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, "+
 			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", c.Spec.Schedule)
 	}
