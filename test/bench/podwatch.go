@@ -7,10 +7,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolswatch "k8s.io/client-go/tools/watch"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -43,13 +45,30 @@ func watchPods(ctx context.Context, config *rest.Config, namespace string) (*pod
 	if err != nil {
 		return nil, err
 	}
-	pods, err := client.Watch(ctx, &corev1.PodList{}, ctrlclient.InNamespace(namespace))
+	list := &corev1.PodList{}
+	if err := client.List(ctx, list, ctrlclient.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	// While a machine starts many pods, an API server may end the watch of a client that does
+	// not keep up.
+	pods, err := toolswatch.NewRetryWatcherWithContext(ctx, list.ResourceVersion, podsAfter{client, namespace})
 	if err != nil {
 		return nil, err
 	}
 	w := &podWatch{WithWatch: client, namespace: namespace, pods: pods, expected: map[string]expectation{}}
 	w.done.Go(w.follow)
 	return w, nil
+}
+
+// podsAfter watches the pods of a namespace.
+type podsAfter struct {
+	client    ctrlclient.WithWatch
+	namespace string
+}
+
+// WatchWithContext starts a watch at the resource version of the options.
+func (p podsAfter) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	return p.client.Watch(ctx, &corev1.PodList{}, &ctrlclient.ListOptions{Namespace: p.namespace, Raw: &options})
 }
 
 func (w *podWatch) stop() {
