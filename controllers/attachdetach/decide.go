@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ func decide(s state) plan {
 		}
 	}
 	for _, a := range s.attachments {
-		if !names[a.Name] && a.Spec.Source.PersistentVolumeName != nil {
+		if !names[a.Name] && a.Spec.Source.PersistentVolumeName != nil && ownName.MatchString(a.Name) {
 			s.detach(&p, a)
 		}
 	}
@@ -211,6 +212,10 @@ func attachable(pv *corev1.PersistentVolume, driver *storagev1.CSIDriver) bool {
 func ended(pod *corev1.Pod) bool {
 	return pods.IsTerminal(pod) || pod.DeletionTimestamp != nil && len(pod.Status.ContainerStatuses) > 0 && pods.NothingRuns(pod)
 }
+
+// ownName matches the names of this controller's attachments, as those of
+// kube-controller-manager's. Whoever creates one of another name deletes it, too.
+var ownName = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
 
 // attachmentName is the name that the agent of the node looks for.
 func attachmentName(pv *corev1.PersistentVolume, node string) string {

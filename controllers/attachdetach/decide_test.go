@@ -69,6 +69,7 @@ func TestDecide(t *testing.T) {
 			a.DeletionTimestamp = &metav1.Time{}
 		}))}, nil, ""},
 		{"a volume that no pod uses is detached", state{attachments: of(mine)}, nil, "delete n"},
+		{"unless another than this controller attached it", state{attachments: of(attachmentOf(pv, "n", func(a *storagev1.VolumeAttachment) { a.Name = "backup" }))}, nil, ""},
 		{"but not while the node uses it", state{attachments: of(mine)}, inUse, "attached kubernetes.io/csi/d^pv, unused 1"},
 		{"a node that is not ready gets six minutes", state{attachments: of(mine)}, notReady, "attached kubernetes.io/csi/d^pv, unused 1, after 6m0s"},
 		{"and no more", state{attachments: of(mine), since: map[string]time.Time{mine.Name: now.Add(-6 * time.Minute)}}, notReady, "delete n, unused 1"},
