@@ -1,11 +1,10 @@
 package apiserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
+	"net/http"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -237,8 +236,11 @@ func (i *identity) addTokenDiscovery(o options.ServiceAccounts, server *generica
 	if len(o.Issuers) == 0 || i.keys.Empty() {
 		return
 	}
-	own := url.URL{Scheme: "https", Host: server.ExternalAddress, Path: serviceaccount.KeysPath}
-	documents, err := serviceaccount.Discovery(o.Issuers[0], cmp.Or(o.JWKSURI, own.String()), i.keys)
+	keysURI := serviceaccount.KeysAt(server.ExternalAddress)
+	if o.JWKSURI != "" {
+		keysURI = func(*http.Request) string { return o.JWKSURI }
+	}
+	documents, err := serviceaccount.Discovery(o.Issuers[0], keysURI, i.keys)
 	if err != nil {
 		klog.Background().Info("Skipped serving OpenID Connect discovery documents", "reason", err.Error())
 		return

@@ -3,6 +3,7 @@ package serviceaccount
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -30,17 +31,33 @@ type configuration struct {
 	SigningAlgs   []string `json:"id_token_signing_alg_values_supported"`
 }
 
-// Discovery returns the handlers of the documents, by path. keysURI is the public
-// URL of the keys. It returns an error if the issuer is not an https URL without
-// query and fragment: such an issuer has no documents (section 3 of the standard).
-func Discovery(issuer, keysURI string, keys *Keys) (map[string]http.Handler, error) {
+// KeysAt returns the URL of the keys for a request of the configuration, on the server with
+// this address. A server that listens on the loopback interface has other addresses for
+// pods, so there it is on the host that the request was made to.
+func KeysAt(address string) func(*http.Request) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	loopback := net.ParseIP(host).IsLoopback()
+	return func(req *http.Request) string {
+		keys := url.URL{Scheme: "https", Host: address, Path: KeysPath}
+		if loopback {
+			keys.Host = req.Host
+		}
+		return keys.String()
+	}
+}
+
+// Discovery returns the handlers of the documents, by path. keysURI returns the public
+// URL of the keys for a request of the configuration. It returns an error if the issuer is
+// not an https URL without query and fragment: such an issuer has no documents (section 3 of
+// the standard).
+func Discovery(issuer string, keysURI func(*http.Request) string, keys *Keys) (map[string]http.Handler, error) {
 	if u, err := url.Parse(issuer); err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("--service-account-issuer: %q is not an https URL without query and fragment", issuer)
 	}
-	config := configuration{
-		Issuer: issuer, JWKSURI: keysURI,
-		ResponseTypes: []string{"id_token"}, SubjectTypes: []string{"public"},
-	}
+	config := configuration{Issuer: issuer, ResponseTypes: []string{"id_token"}, SubjectTypes: []string{"public"}}
 	var set jose.JSONWebKeySet
 	for _, key := range keys.verifying {
 		set.Keys = append(set.Keys, key.Public())
@@ -48,30 +65,35 @@ func Discovery(issuer, keysURI string, keys *Keys) (map[string]http.Handler, err
 	}
 	slices.Sort(config.SigningAlgs)
 	config.SigningAlgs = slices.Compact(config.SigningAlgs)
-	configJSON, err := json.Marshal(config)
-	if err != nil {
-		return nil, err
-	}
 	setJSON, err := json.Marshal(set)
 	if err != nil {
 		return nil, err
 	}
 	return map[string]http.Handler{
-		ConfigurationPath: document("application/json", configJSON),
-		KeysPath:          document("application/jwk-set+json", setJSON),
+		ConfigurationPath: document("application/json", func(req *http.Request) ([]byte, error) {
+			answer := config
+			answer.JWKSURI = keysURI(req)
+			return json.Marshal(answer)
+		}),
+		KeysPath: document("application/jwk-set+json", func(*http.Request) ([]byte, error) { return setJSON, nil }),
 	}, nil
 }
 
-// document serves content that never changes.
-func document(contentType string, content []byte) http.Handler {
+// document serves content that does not change.
+func document(contentType string, content func(*http.Request) ([]byte, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodGet && req.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "the document can only be read", http.StatusMethodNotAllowed)
 			return
 		}
+		body, err := content(req)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", documentMaxAge))
-		_, _ = w.Write(content) // fails if the client has closed the connection
+		_, _ = w.Write(body) // fails if the client has closed the connection
 	})
 }

@@ -15,7 +15,7 @@ func TestTokensAreVerifiedByTheDiscoveryDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents, err := Discovery(issuerName, "https://server:6443/openid/v1/jwks", keys)
+	documents, err := Discovery(issuerName, KeysAt("server:6443"), keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +58,24 @@ func TestTokensAreVerifiedByTheDiscoveryDocuments(t *testing.T) {
 
 func TestOnlyAnHTTPSIssuerHasDocuments(t *testing.T) {
 	for _, issuer := range []string{"me", "http://host", "https://host?a=b", "https://host#a", "https://", "https://[::1"} {
-		if documents, err := Discovery(issuer, "https://keys", &Keys{}); err == nil {
+		if documents, err := Discovery(issuer, KeysAt("server"), &Keys{}); err == nil {
 			t.Errorf("%q has %v", issuer, documents)
+		}
+	}
+}
+
+func TestOnTheLoopbackInterfaceTheKeysAreOnTheHostOfTheRequest(t *testing.T) {
+	for _, test := range []struct{ address, host, want string }{
+		{"127.0.0.1:6443", "10.0.0.1", "https://10.0.0.1/openid/v1/jwks"},
+		{"127.0.0.1:6443", "127.0.0.1:6443", "https://127.0.0.1:6443/openid/v1/jwks"},
+		{"[::1]:6443", "kubernetes.default.svc:443", "https://kubernetes.default.svc:443/openid/v1/jwks"},
+		{"192.0.2.1:6443", "10.0.0.1", "https://192.0.2.1:6443/openid/v1/jwks"},
+		{"server", "10.0.0.1", "https://server/openid/v1/jwks"},
+	} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, ConfigurationPath, nil)
+		req.Host = test.host
+		if got := KeysAt(test.address)(req); got != test.want {
+			t.Errorf("of the server %s, asked as %s: got %s, want %s", test.address, test.host, got, test.want)
 		}
 	}
 }
