@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +71,11 @@ func treatUnknown(req *http.Request, unknown []string) error {
 	unknown = unknown[:min(len(unknown), maxReported)]
 	switch req.URL.Query().Get("fieldValidation") {
 	case metav1.FieldValidationStrict:
-		return errors.New("strict decoding error: " + strings.Join(unknown, ", "))
+		text := "strict decoding error: " + strings.Join(unknown, ", ")
+		if isApply(req) {
+			text += undeclared(unknown)
+		}
+		return errors.New(text)
 	case metav1.FieldValidationIgnore:
 	default:
 		for _, field := range unknown {
@@ -78,6 +83,21 @@ func treatUnknown(req *http.Request, unknown []string) error {
 		}
 	}
 	return nil
+}
+
+// undeclared returns what Kubernetes' field manager says of unknown fields of an applied object,
+// which its clients look for, as an addition to an error.
+func undeclared(unknown []string) string {
+	var texts []string
+	for _, text := range unknown {
+		if path, err := strconv.Unquote(strings.TrimPrefix(text, "unknown field ")); err == nil {
+			texts = append(texts, fmt.Sprintf(".%s: field not declared in schema", path))
+		}
+	}
+	if texts == nil {
+		return "" // all are duplicate fields
+	}
+	return " (" + strings.Join(texts, ", ") + ")"
 }
 
 // duplicates returns texts for the duplicate fields of an object in YAML, or JSON, which

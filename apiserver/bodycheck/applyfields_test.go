@@ -38,6 +38,7 @@ func TestUnknownFieldsOfApplyFollowTheFieldValidation(t *testing.T) {
 		warnings          []string
 	}{
 		{"Strict refuses them and names them all", "fieldValidation=Strict", deployment, 400, strings.Join(unknown, ", "), nil},
+		{"and adds Kubernetes' text", "fieldValidation=Strict", deployment, 400, `imagee" (.more: field not declared in schema, .spec.bogus: field not declared in schema, .spec.template.spec.containers[1].imagee: field not declared in schema)`, nil},
 		{"Warn drops them with a warning for each", "fieldValidation=Warn", deployment, 200, pruned, unknown},
 		{"Warn is the default", "", deployment, 200, pruned, unknown},
 		{"Ignore drops them", "fieldValidation=Ignore", deployment, 200, pruned, nil},
