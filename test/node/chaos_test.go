@@ -211,29 +211,43 @@ func (c *chaos) disturb(ctx SpecContext) (what string) {
 // memoryLeft, in bytes, is the threshold of evictions, and what all others have.
 const hogMemory, memoryLeft = 300 << 20, 200 << 20
 
+// mostHogs bounds the hogs that have not been evicted. With more of them, the kernel ends some
+// before the agent evicts one, and those wait for up to five minutes until they are restarted.
+const mostHogs = 2
+
 // takeMemory starts a pod that takes almost all memory of the pods. It is evicted while other
 // things go wrong.
 func (c *chaos) takeMemory(ctx SpecContext) {
 	GinkgoHelper()
+	lasting, err := c.lasting(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	if len(lasting) >= mostHogs {
+		return
+	}
 	name := fmt.Sprintf("hog-%d", len(c.hogs))
 	c.hogs = append(c.hogs, name)
 	// Sleep does not read what dd has in memory.
 	c.create(ctx, name, corev1.ResourceRequirements{}, "sh", "-c", fmt.Sprintf("mkfifo /pipe; sleep 100000 </pipe & exec dd if=/dev/zero of=/pipe bs=%d", hogMemory))
 }
 
+// lasting returns the hogs that have not been evicted.
+func (c *chaos) lasting(ctx context.Context) (lasting []string, err error) {
+	pods, err := c.pods(ctx)
+	for _, hog := range c.hogs {
+		if p := pods[hog]; p.Status.Phase != corev1.PodFailed || p.Status.Reason != "Evicted" {
+			lasting = append(lasting, hog)
+		}
+	}
+	return lasting, err
+}
+
 // endHogs waits until all pods that take memory have been evicted and the node has memory, and
 // deletes them.
 func (c *chaos) endHogs(ctx SpecContext) {
 	GinkgoHelper()
-	Eventually(func() (lasting []string, err error) {
+	Eventually(func() ([]string, error) {
 		c.keepAgent()
-		pods, err := c.pods(ctx)
-		for _, hog := range c.hogs {
-			if p := pods[hog]; p.Status.Phase != corev1.PodFailed || p.Status.Reason != "Evicted" {
-				lasting = append(lasting, hog)
-			}
-		}
-		return lasting, err
+		return c.lasting(ctx)
 	}, 2*launch.Patience).Should(BeEmpty())
 	Eventually(func() (*corev1.Node, error) {
 		c.keepAgent()
