@@ -2,7 +2,8 @@
 # Builds the real kube-apiserver, kube-controller-manager, kube-scheduler,
 # kubelet and etcd, or what is named (a component of Kubernetes; kube-apiserver-1.28,
 # kubectl-1.28 and kubectl-1.20, which are of older releases; etcdctl and etcdutl; helm;
-# kube-state-metrics, cert-manager, which is its controller, cainjector, which is cert-manager's
+# conformance.test, which is Kubernetes' conformance tests, and agnhost, nonewprivs, sample-apiserver and ginkgo,
+# which they need; kube-state-metrics, cert-manager, which is its controller, cainjector, which is cert-manager's
 # too, traefik and coredns), into bin/, for the benchmark and the tests that compare with them. Does nothing when they are
 # current.
 # The first build takes about five minutes on two cores; GOFLAGS=-p=1 leaves room for
@@ -15,10 +16,11 @@ export CGO_ENABLED=0
 
 kubernetes=v1.36.3
 
-# build MODULE NAME PACKAGE [LDFLAGS] builds a main package of the module
-# hack/tools/MODULE, unless bin/NAME was built from the same inputs.
+# build MODULE NAME PACKAGE [LDFLAGS [COMMAND]] builds a main package of the module
+# hack/tools/MODULE, unless bin/NAME was built from the same inputs. With the COMMAND
+# "test -c", it is the program of a package's tests.
 build() {
-	local module=$1 name=$2 package=$3 ldflags="-s -w ${4:-}"
+	local module=$1 name=$2 package=$3 ldflags="-s -w ${4:-}" command=${5:-build}
 	local stamp=bin/.$name.stamp inputs
 	inputs=$(go version; echo "$package $ldflags"; cat "hack/tools/$module/go.mod" "hack/tools/$module/go.sum")
 	inputs=$(sha256sum <<<"$inputs")
@@ -26,7 +28,7 @@ build() {
 		return
 	fi
 	echo "building $name, which takes a few minutes the first time" >&2
-	go -C "hack/tools/$module" build -trimpath -ldflags "$ldflags" -o "$PWD/bin/$name" "$package"
+	go -C "hack/tools/$module" $command -trimpath -ldflags "$ldflags" -o "$PWD/bin/$name" "$package"
 	echo "$inputs" >"$stamp"
 }
 
@@ -41,8 +43,7 @@ version() {
 }
 components=("$@")
 if ((! $#)); then
-	build etcd etcd go.etcd.io/etcd/server/v3
-	components=(kube-apiserver kube-controller-manager kube-scheduler kubelet)
+	components=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet)
 fi
 for name in "${components[@]}"; do
 	case $name in
@@ -53,8 +54,13 @@ for name in "${components[@]}"; do
 	kube-state-metrics) build "$name" "$name" k8s.io/kube-state-metrics/v2 ;;
 	cert-manager) build "$name" "$name" github.com/cert-manager/cert-manager/cmd/controller ;;
 	cainjector) build cert-manager "$name" github.com/cert-manager/cert-manager/cmd/cainjector ;;
+	conformance.test) build conformance "$name" . "$(version $kubernetes)" "test -c" ;;
+	agnhost | nonewprivs) build conformance "$name" "k8s.io/kubernetes/test/images/$name" ;;
+	sample-apiserver) build conformance "$name" k8s.io/sample-apiserver ;;
+	ginkgo) build conformance "$name" github.com/onsi/ginkgo/v2/ginkgo ;;
 	coredns) build "$name" "$name" . ;;
 	traefik) build "$name" "$name" github.com/traefik/traefik/v2/cmd/traefik ;;
+	etcd) build etcd etcd go.etcd.io/etcd/server/v3 ;;
 	etcd*) build etcdtools "$name" "go.etcd.io/etcd/$name/v3" ;;
 	*) build kubernetes "$name" "k8s.io/kubernetes/cmd/$name" "$(version $kubernetes)" ;;
 	esac

@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-suites='^svc.dev/svc/test/(aggregated(/deployed)?|e2e|spec|controllers|faults|fleet|node|peers(/proxy|/release|/skew)?|soak) '
+suites='^svc.dev/svc/test/(aggregated(/deployed)?|e2e|spec|controllers|faults|fleet|node|peers(/conformance|/proxy|/release|/skew)?|soak) '
 # What runs several goroutines, or is given to a library or a test package that does.
 concurrent='^\s*go [a-z]|\.Go\(|\bchan\b|AfterFunc|t\.Parallel\(|registrytest\.|etcd\.Start|"(sync|sync/atomic|net|net/http|net/http/httptest|testing/synctest|k8s\.io/client-go/(informers|kubernetes|tools)(/[^"]*)?|svc\.dev/svc/[^"]*test)"'
 

@@ -107,6 +107,9 @@ func pack(files map[string]ImageFile) ([]byte, error) {
 			if file.Mode&fs.ModeSticky != 0 {
 				header.Mode |= 0o1000
 			}
+			if file.Mode&fs.ModeSetuid != 0 {
+				header.Mode |= 0o4000
+			}
 		}
 		switch {
 		case file.Link != "":

@@ -1,0 +1,193 @@
+// Package conformance runs Kubernetes' own conformance tests against svc up and its node,
+// as make test-conformance does, and compares what fails with the list of what may.
+package conformance
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/test/launch"
+)
+
+var (
+	focus  = flag.String("focus", "", "run only the conformance tests whose names match this regular expression")
+	procs  = flag.Int("procs", 4, "how many of the tests that allow it run at once")
+	report = flag.String("report", "", "the directory for the JUnit reports (default: a temporary one)")
+)
+
+// release is that of the tests.
+const release = "1.36"
+
+// exception is a set of tests that fail.
+type exception struct {
+	// Tests is a regular expression that matches their names.
+	Tests string `json:"tests"`
+	// Why they fail.
+	Why string `json:"why"`
+}
+
+func TestConformance(t *testing.T) {
+	bin := os.Getenv("BIN")
+	if bin == "" {
+		t.Skip("BIN is not set to the directory of the programs: run make test-conformance")
+	}
+	if why := launch.WhyNoNode(); why != "" {
+		t.Skip(why)
+	}
+	content, err := os.ReadFile("exceptions.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exceptions []exception
+	if err := yaml.UnmarshalStrict(content, &exceptions); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := launch.TempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what is left of it is in the directory of temporary files
+	node, err := launch.UpNode(t.Context(), filepath.Join(dir, "data"), "--release="+release)
+	t.Cleanup(func() {
+		if err := node.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := importImages(t.Context(), node, bin, dir); err != nil {
+		t.Fatal(err)
+	}
+	s := suite{bin: bin, dir: dir, kubeconfig: node.Kubeconfig, reports: *report}
+	if s.reports == "" {
+		s.reports = t.TempDir()
+	}
+	// The tests marked as serial disturb others, such as by taints of the node.
+	results, err := s.run(t.Context(), "parallel", "!Serial", *procs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial, err := s.run(t.Context(), "serial", "Serial", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(results, serial)
+	if len(results) == 0 {
+		t.Fatalf("no conformance test matches %q", *focus)
+	}
+	judge(t, results, exceptions)
+}
+
+// judge reports which tests failed that are no exceptions, and which exceptions passed. A
+// result is the message of a failure, or "".
+func judge(t *testing.T, results map[string]string, exceptions []exception) {
+	var failed, expected int
+	for name, failure := range results {
+		i := slices.IndexFunc(exceptions, func(e exception) bool { return regexp.MustCompile(e.Tests).MatchString(name) })
+		switch {
+		case failure != "" && i < 0:
+			failed++
+			t.Errorf("%s: %s", name, failure)
+		case failure == "" && i >= 0:
+			t.Errorf("%s passes: remove it from exceptions.yaml (%s)", name, exceptions[i].Why)
+		case failure != "":
+			expected++
+		}
+	}
+	t.Logf("%d conformance tests of Kubernetes %s: %d passed, %d failed, and %d as expected", len(results), release, len(results)-failed-expected, failed, expected)
+}
+
+// suite runs the program of the tests.
+type suite struct{ bin, dir, kubeconfig, reports string }
+
+// run runs the tests with labels, procs at once, and returns the messages of their failures by
+// their names, "" for those that passed. The reports are in a directory of this name.
+func (s suite) run(ctx context.Context, name, labels string, procs int) (map[string]string, error) {
+	reports := filepath.Join(s.reports, name)
+	if err := os.MkdirAll(reports, 0o755); err != nil {
+		return nil, err
+	}
+	kubectl := filepath.Join(s.dir, "kubectl")
+	script := fmt.Sprintf("#!/bin/sh\nexec %q kubectl \"$@\"\n", filepath.Join(s.bin, "svc"))
+	if err := os.WriteFile(kubectl, []byte(script), 0o755); err != nil { //nolint:gosec // a program
+		return nil, err
+	}
+	args := []string{
+		fmt.Sprintf("--procs=%d", procs), "--timeout=3h", "--no-color", "--junit-report=junit.xml", "--output-dir=" + reports,
+		"--label-filter=Conformance && " + labels, "--focus=" + *focus, "--silence-skips",
+	}
+	args = append(args, filepath.Join(s.bin, "conformance.test"), "--", "--kubeconfig="+s.kubeconfig, "--provider=skeleton", "--kubectl-path="+kubectl,
+		"--num-nodes=1", "--e2e-output-dir="+s.dir, "--repo-root=")
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "ginkgo"), args...)
+	log, err := os.Create(filepath.Join(reports, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Dir = s.dir // in that of a module, it compares that module's version of Ginkgo
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = log, log, time.Minute
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	var failed *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &failed) {
+		return nil, err
+	}
+	return readReport(filepath.Join(reports, "junit.xml"))
+}
+
+// readReport reads a JUnit report.
+func readReport(file string) (map[string]string, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("the tests have not ended, see the log beside it: %w", err)
+	}
+	var read struct {
+		Suites []struct {
+			Cases []struct {
+				Name    string    `xml:"name,attr"`
+				Status  string    `xml:"status,attr"`
+				Skipped *struct{} `xml:"skipped"`
+				Failure *struct {
+					Message string `xml:"message,attr"`
+				} `xml:"failure"`
+				Error *struct {
+					Message string `xml:"message,attr"`
+				} `xml:"error"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal(content, &read); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	results := map[string]string{}
+	for _, s := range read.Suites {
+		for _, c := range s.Cases {
+			if c.Skipped != nil || !strings.HasPrefix(c.Name, "[It] ") {
+				continue
+			}
+			failure := ""
+			switch {
+			case c.Failure != nil:
+				failure = c.Status + ": " + c.Failure.Message
+			case c.Error != nil:
+				failure = c.Status + ": " + c.Error.Message
+			}
+			results[strings.TrimPrefix(c.Name, "[It] ")] = failure
+		}
+	}
+	return results, nil
+}
