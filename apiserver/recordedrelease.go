@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -33,7 +35,9 @@ type recordedRelease struct {
 	clock  clock.Clock
 	// refused is the error of a release that must not serve them.
 	refused error
-	done    chan struct{} // closed when it is decided
+	// examining is closed when etcd has answered and the stored objects are read, and done
+	// when it is decided.
+	examining, done chan struct{}
 }
 
 func newRecordedRelease(o *options.Options, s *stores, clock clock.Clock) *recordedRelease {
@@ -46,22 +50,24 @@ func newRecordedRelease(o *options.Options, s *stores, clock clock.Clock) *recor
 	}
 	stored["customresourcedefinitions."+libraries[0].Group] = libraries[0].String()
 	stored["apiservices."+libraries[1].Group] = libraries[1].String()
-	return &recordedRelease{
-		clock: clock,
-		done:  make(chan struct{}),
-		keeper: &record.Keeper{
-			KV: s.backend.Client().KV, Prefix: s.backend.Prefix(), Release: o.Release, SVC: release.SVCVersion(), Storage: stored,
-			Knows: func(version string) bool {
-				gv, err := schema.ParseGroupVersion(version)
-				return err == nil && (s.scheme.IsVersionRegistered(gv) || slices.Contains(libraries, gv))
-			},
-			Stored: func(ctx context.Context, name string) (bool, error) {
-				return s.backend.Stored(ctx, schema.ParseGroupResource(name))
-			},
-			Losses:  s.losses,
-			FlagsAt: s.served.FlagsAt,
+	r := &recordedRelease{clock: clock, examining: make(chan struct{}), done: make(chan struct{})}
+	examine := sync.OnceFunc(func() { close(r.examining) })
+	r.keeper = &record.Keeper{
+		KV: s.backend.Client().KV, Prefix: s.backend.Prefix(), Release: o.Release, SVC: release.SVCVersion(), Storage: stored,
+		Knows: func(version string) bool {
+			gv, err := schema.ParseGroupVersion(version)
+			return err == nil && (s.scheme.IsVersionRegistered(gv) || slices.Contains(libraries, gv))
 		},
+		Stored: func(ctx context.Context, name string) (bool, error) {
+			return s.backend.Stored(ctx, schema.ParseGroupResource(name))
+		},
+		Losses: func(ctx context.Context, last release.Release) ([]record.Loss, error) {
+			examine()
+			return s.losses(ctx, last)
+		},
+		FlagsAt: s.served.FlagsAt,
 	}
+	return r
 }
 
 // checkInterval is how often etcd is tried.
@@ -97,6 +103,41 @@ func (r *recordedRelease) allows(stopped <-chan struct{}) bool {
 		return r.refused == nil
 	case <-stopped:
 		return false
+	}
+}
+
+// await returns when the server may begin to serve, or has to end: when it is decided, when
+// ctx is done, or at the timeout if etcd has not answered by then. To read many objects may
+// take longer.
+func (r *recordedRelease) await(ctx context.Context, timeout <-chan time.Time) {
+	select {
+	case <-r.done:
+		return
+	case <-ctx.Done():
+		return
+	case <-timeout:
+	}
+	select {
+	case <-r.examining:
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+		}
+	default:
+	}
+}
+
+// Name implements healthz.HealthChecker.
+func (r *recordedRelease) Name() string { return "stored-release" }
+
+// Check implements healthz.HealthChecker: a server is not ready before it is decided that it
+// may serve what is stored.
+func (r *recordedRelease) Check(*http.Request) error {
+	select {
+	case <-r.done:
+		return r.refused
+	default:
+		return errors.New("not known yet whether the release may serve what is stored")
 	}
 }
 

@@ -118,7 +118,7 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 		id.close()
 		return nil, errors.Join(err, s.close())
 	}
-	server.id, server.hosted, server.recorded = serverID, behind, newRecordedRelease(o, s, clock)
+	server.id, server.hosted = serverID, behind
 	server.reloaded = o.ValidateReloaded
 	return server, nil
 }
@@ -176,11 +176,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 // serve serves until ctx is done. A release that must not serve what is stored does not
 // begin to, unless etcd answers later than syncTimeout.
 func (s *Server) serve(ctx context.Context) error {
-	select {
-	case <-s.recorded.done:
-	case <-s.clock.After(syncTimeout):
-	case <-ctx.Done():
-	}
+	s.recorded.await(ctx, s.clock.After(syncTimeout))
 	if ctx.Err() != nil {
 		return s.listener.Close()
 	}
