@@ -1,12 +1,14 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,6 +26,8 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/component-base/tracing"
+	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"svc.dev/svc/apiserver/admission/escalation"
@@ -69,7 +73,7 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	config.ShutdownDelayDuration = o.Requests.ShutdownDelay
 	config.BuildHandlerChainFunc = c.filters
 	etcdCheck := healthz.NamedCheck("etcd", func(r *http.Request) error { return c.stores.backend.Check(r.Context()) })
-	config.AddReadyzChecks(etcdCheck)
+	config.AddReadyzChecks(etcdCheck, c.recorded)
 	config.HealthzChecks = append(config.HealthzChecks, etcdCheck)
 	config.LivezChecks = append(config.LivezChecks, liveEtcd)
 	// A restart mends no KMS plugin either.
@@ -112,6 +116,23 @@ func (c *chain) setTracing(config *genericapiserver.Config) error {
 	}
 	if err := c.options.Tracing.ApplyTo(nil, config); err != nil {
 		return fmt.Errorf("--tracing-config-file: %s: %w", file, err)
+	}
+	config.TracerProvider = boundedTracer{config.TracerProvider}
+	return nil
+}
+
+// boundedTracer ends although its collector does not answer.
+type boundedTracer struct{ tracing.TracerProvider }
+
+// flushTimeout bounds how long the end of a server waits for the collector of spans.
+const flushTimeout = 2 * time.Second
+
+// Shutdown sends the spans that are left; those that cannot be sent are lost.
+func (t boundedTracer) Shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	if err := t.TracerProvider.Shutdown(ctx); err != nil {
+		klog.FromContext(ctx).Info("Failed to send the last spans", "err", err)
 	}
 	return nil
 }
