@@ -53,7 +53,7 @@ func (o *Options) validateFiles() []error {
 		{"authentication-token-webhook-config-file", a.Webhook.ConfigFile, yamldoc.Check},
 		{"encryption-provider-config", o.Encryption.File, yamldoc.Check},
 		{"admission-control-config-file", o.Admission.ConfigFile, func(content []byte) error {
-			return cmp.Or(yamldoc.Check(content), pluginconfig.Check(o.Admission.ConfigFile, content, o.admits))
+			return cmp.Or(yamldoc.Check(content), pluginconfig.Check(o.Admission.ConfigFile, content, o.Admission.Plugins.Registered(), o.admits))
 		}},
 		{"tracing-config-file", o.Tracing.ConfigFile, func(content []byte) error { return cmp.Or(yamldoc.Check(content), o.checkTracing()) }},
 		{"service-account-signing-key-file", o.ServiceAccounts.SigningKeyFile, flagfile.Unchecked},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"svc.dev/svc/internal/configlines"
+	"svc.dev/svc/internal/suggest"
 )
 
 // Read reads a plugin's configuration into a value. It leaves the value as it is if
@@ -53,12 +55,13 @@ func ReadKind(plugin string, file io.Reader, into any, given *metav1.TypeMeta, w
 	return nil
 }
 
-// Check returns an error if an AdmissionConfiguration lists a plugin twice, or names a file for a
+// Check returns an error if an AdmissionConfiguration lists a plugin twice or one that is not among
+// plugins, which the library would ignore, or names a file for a
 // plugin that it configures itself: the library would ignore one of both. It returns one, too, unless
 // the files can be read, and the kubeconfigs that the plugins which are enabled connect by: the library
 // would end the process, or not name the field. file is the name of the configuration, to whose directory
 // the names of its files are relative.
-func Check(file string, content []byte, enabled func(plugin string) bool) error {
+func Check(file string, content []byte, plugins []string, enabled func(plugin string) bool) error {
 	configuration := listed(content)
 	first := map[string]int{}
 	for i, plugin := range configuration.Plugins {
@@ -66,6 +69,9 @@ func Check(file string, content []byte, enabled func(plugin string) bool) error 
 			return configlines.Explain(content, fmt.Errorf("plugins[%d].name: %s is configured by plugins[%d], too; keep one of them", i, plugin.Name, at))
 		}
 		first[plugin.Name] = i
+		if !slices.Contains(plugins, plugin.Name) {
+			return configlines.Explain(content, fmt.Errorf("plugins[%d].name: %w", i, unknown(plugin.Name, plugins)))
+		}
 		if plugin.Path != "" && plugin.Configuration != nil {
 			return configlines.Explain(content, fmt.Errorf("plugins[%d].path: the configuration of %s is in this file, too; set path or configuration", i, plugin.Name))
 		}
@@ -90,6 +96,14 @@ func Check(file string, content []byte, enabled func(plugin string) bool) error 
 		}
 	}
 	return nil
+}
+
+// unknown is the error about the name of a plugin that does not exist.
+func unknown(name string, plugins []string) error {
+	if similar := suggest.Closest(name, plugins); similar != "" {
+		return fmt.Errorf("there is no admission plugin %q: did you mean %q?", name, similar)
+	}
+	return fmt.Errorf("there is no admission plugin %q: docs/reference/admission.md lists them", name)
 }
 
 // ImagePolicyWebhook is the name of the plugin of package imagepolicy, which imports this one.
