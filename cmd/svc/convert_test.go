@@ -60,7 +60,7 @@ func TestConvert(t *testing.T) {
 		{name: "a cluster and files", args: "--check --cluster new.yaml", code: 3, err: "svc convert: --cluster: cannot be used together with files;"},
 		{name: "a check writes nothing", args: "--check --write new.yaml", code: 3, err: "svc convert: --write: cannot be used together with --check"},
 		{name: "the standard input is not written", args: "--write -", code: 3, err: "svc convert: --write: the standard input cannot be written;"},
-		{name: "unknown flag", args: "--chek", code: 3, err: "svc convert: unknown flag: --chek;"},
+		{name: "unknown flag", args: "--chek", code: 3, err: "svc convert: unknown flag: --chek: did you mean --check?;"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out, errOut strings.Builder

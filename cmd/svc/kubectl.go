@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -14,8 +17,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/logs"
@@ -48,14 +54,25 @@ the "svc up" of this user.`,
 func runKubectl(args []string) {
 	user := datadir.CurrentUser()
 	chosen, err := user.Choose("")
+	named := user.Env(clientcmd.RecommendedConfigPathEnvVar)
 	file, exists := pointAtUp(args)
 	if file != "" && err == nil && !chosen.Obvious && chosen.Dir.InUse() { // else an error says it
 		fmt.Fprintf(os.Stderr, "svc kubectl: using %s\n", chosen)
 	}
+	hint := func() string { return clusterHint(args, named, file, exists) }
+	var wrap func(*rest.Config) *rest.Config
+	if !slices.ContainsFunc(args, givesServer) {
+		wrap = withoutDefaultServer(hint)
+	}
+	dropUnreachable()
+	pointed := named == "" && !slices.ContainsFunc(args, givesKubeconfig) && wrap != nil
 	cmdutil.BehaviorOnFatal(func(message string, code int) {
 		message = strings.TrimSuffix(message, "\n")
-		if pointed := file != "" || noDefault(user, args); pointed && !slices.ContainsFunc(args, givesServer) && strings.Contains(message, "connection to the server") {
-			message += "\nsvc kubectl: " + unreachable(file, exists) + ": start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG" + sudoHint(datadir.Dir(filepath.Dir(file)))
+		switch {
+		case strings.Contains(message, hint()):
+			message = "svc kubectl: " + hint()
+		case pointed && strings.Contains(message, "connection to the server"):
+			message += "\nsvc kubectl: " + hint()
 		}
 		for _, hint := range removedKinds(message) {
 			message += "\nsvc kubectl: " + hint
@@ -69,7 +86,44 @@ func runKubectl(args []string) {
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	arguments := append([]string{"kubectl"}, args...)
 	logs.GlogSetter(cmd.GetLogVerbosity(arguments)) //nolint:errcheck // kubectl checks the flag again
-	cmdutil.CheckErr(cli.RunNoErrOutput(kubectlCommand(arguments)))
+	cmdutil.CheckErr(cli.RunNoErrOutput(kubectlCommand(arguments, wrap)))
+}
+
+// withoutDefaultServer returns a change of kubectl's configuration: without a kubeconfig
+// kubectl sends requests to localhost:8080, where any program may listen. Instead they
+// fail with the hint.
+func withoutDefaultServer(hint func() string) func(*rest.Config) *rest.Config {
+	return func(c *rest.Config) *rest.Config {
+		if c.Host == defaultServer {
+			c.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, noCluster(hint()) }
+		}
+		return c
+	}
+}
+
+// defaultServer is the server of a kubectl without a kubeconfig (clientcmd.ClusterDefaults).
+const defaultServer = "http://localhost:8080"
+
+// noCluster is the error of requests when there is no cluster: what to do about it.
+type noCluster string
+
+func (e noCluster) Error() string { return string(e) }
+
+// dropUnreachable makes the libraries log errors unlessUnreachable.
+func dropUnreachable() {
+	for i, handle := range utilruntime.ErrorHandlers {
+		utilruntime.ErrorHandlers[i] = unlessUnreachable(handle)
+	}
+}
+
+// unlessUnreachable drops the errors of a server that does not answer, which precede the
+// error of the command and repeat it.
+func unlessUnreachable(handle utilruntime.ErrorHandler) utilruntime.ErrorHandler {
+	return func(ctx context.Context, err error, message string, keysAndValues ...any) {
+		if none := noCluster(""); !utilnet.IsConnectionRefused(err) && !errors.As(err, &none) {
+			handle(ctx, err, message, keysAndValues...)
+		}
+	}
 }
 
 // withoutSkew drops the warning of kubectl version that the server has another minor
@@ -107,6 +161,19 @@ func removedKinds(message string) []string {
 	return hints
 }
 
+// clusterHint says what to do when no server answers, or none is named: by --kubeconfig, by
+// the KUBECONFIG named, or else by the file of svc up that was chosen for the user.
+func clusterHint(args []string, named, file string, exists bool) string {
+	switch {
+	case slices.ContainsFunc(args, givesKubeconfig):
+		return "--kubeconfig: the file names no server: name that of a cluster, or a server by --server"
+	case named != "":
+		return fmt.Sprintf("KUBECONFIG: %s does not exist or names no server: correct the path, or unset KUBECONFIG to use your svc up", named)
+	default:
+		return fmt.Sprintf("%s: start \"svc up\", or name a cluster by --kubeconfig or KUBECONFIG%s", unreachable(file, exists), sudoHint(datadir.Dir(filepath.Dir(file))))
+	}
+}
+
 // unreachable says which kubeconfig was chosen, and why its server does not answer.
 func unreachable(file string, exists bool) string {
 	switch dir := datadir.Dir(filepath.Dir(file)); {
@@ -121,17 +188,20 @@ func unreachable(file string, exists bool) string {
 	}
 }
 
-func kubectlCommand(arguments []string) *cobra.Command {
+// kubectlCommand returns kubectl; wrap, if it is not nil, changes its configuration.
+func kubectlCommand(arguments []string, wrap func(*rest.Config) *rest.Config) *cobra.Command {
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	if slices.Contains(arguments, "version") {
 		streams.ErrOut = withoutSkew{os.Stderr}
 	}
+	flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().
+		WithDiscoveryBurst(300).WithDiscoveryQPS(50).WithWarningPrinter(streams)
+	flags.WrapConfigFn = wrap
 	kubectl := cmd.NewDefaultKubectlCommandWithArgs(cmd.KubectlOptions{
 		PluginHandler: cmd.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
 		Arguments:     arguments,
-		ConfigFlags: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().
-			WithDiscoveryBurst(300).WithDiscoveryQPS(50).WithWarningPrinter(streams),
-		IOStreams: streams,
+		ConfigFlags:   flags,
+		IOStreams:     streams,
 	})
 	kubectl.SetArgs(arguments[1:])
 	return kubectl
@@ -175,8 +245,9 @@ func givesServer(arg string) bool {
 // completeKubectl returns kubectl's completions of a line that begins with svc kubectl.
 func completeKubectl(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	pointAtUp(args)
+	dropUnreachable()
 	var answer strings.Builder
-	kubectl := kubectlCommand(slices.Concat([]string{"kubectl", cobra.ShellCompRequestCmd}, args, []string{toComplete}))
+	kubectl := kubectlCommand(slices.Concat([]string{"kubectl", cobra.ShellCompRequestCmd}, args, []string{toComplete}), withoutDefaultServer(func() string { return "there is no cluster" }))
 	kubectl.SetOut(&answer)
 	if err := kubectl.Execute(); err != nil {
 		return nil, cobra.ShellCompDirectiveError

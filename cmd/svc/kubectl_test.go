@@ -1,10 +1,18 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/cmd/svc/translations"
 	"svc.dev/svc/internal/datadir"
@@ -110,6 +118,58 @@ func TestWithoutHomeThereIsNoDefaultCluster(t *testing.T) {
 	}
 	if got, want := unreachable("", false), "there is no default cluster without HOME"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestKubectlWithoutAClusterSendsNoRequest(t *testing.T) {
+	wrap := withoutDefaultServer(func() string { return "start svc up" })
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.KubeConfig = ptr.To("/dev/null")
+	flags.WrapConfigFn = wrap
+	discovery, err := flags.ToDiscoveryClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := discovery.ServerVersion(); err == nil || !strings.HasSuffix(err.Error(), "start svc up") {
+		t.Errorf("a request without a kubeconfig: %v", err)
+	}
+	if c := wrap(&rest.Config{Host: "http://localhost:8081"}); c.Dial != nil {
+		t.Error("requests to a server that the user has named fail")
+	}
+}
+
+func TestAMissingClusterIsExplainedByWhatNamesIt(t *testing.T) {
+	const file = "/home/me/.local/share/svc/admin.svcconfig"
+	for _, c := range []struct {
+		name        string
+		args        []string
+		named, file string
+		want        string
+	}{
+		{"the default, which is not there", nil, "", file, file + ` does not exist: start "svc up", or name a cluster by --kubeconfig or KUBECONFIG`},
+		{"KUBECONFIG", nil, "mine", "", "KUBECONFIG: mine does not exist or names no server: correct the path, or unset KUBECONFIG to use your svc up"},
+		{"--kubeconfig", []string{"get", "pods", "--kubeconfig=mine"}, "other", "", "--kubeconfig: the file names no server: name that of a cluster, or a server by --server"},
+		{"nothing, without HOME", nil, "", "", `there is no default cluster without HOME: start "svc up", or name a cluster by --kubeconfig or KUBECONFIG`},
+	} {
+		if got := clusterHint(c.args, c.named, c.file, false); got != c.want {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
+func TestKubectlDoesNotRepeatThatAServerDoesNotAnswer(t *testing.T) {
+	var handled []error
+	handle := unlessUnreachable(func(_ context.Context, err error, _ string, _ ...any) { handled = append(handled, err) })
+	other := errors.New("the server is currently unable to handle the request")
+	for _, err := range []error{
+		fmt.Errorf("get: %w", syscall.ECONNREFUSED),
+		fmt.Errorf("get: %w", noCluster("start svc up")),
+		other,
+	} {
+		handle(t.Context(), err, "")
+	}
+	if len(handled) != 1 || !errors.Is(handled[0], other) {
+		t.Errorf("logged %v", handled)
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/term"
+
+	"svc.dev/svc/internal/reference"
+	"svc.dev/svc/internal/suggest"
 )
 
 // run is svc: it executes the command line args and returns the exit code. An
@@ -65,7 +68,7 @@ of it on this machine.`,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{explainFlag(err), cmd}
+		return usageError{explainFlag(cmd, err), cmd}
 	})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
@@ -135,13 +138,27 @@ var values = map[string]string{
 	"uint32":    "a whole number from 0",
 	"float32":   "a number",
 	"Level":     "a whole number from 0",
+	"intSlice":  "whole numbers with commas between",
 	"duration":  "a duration, such as 30s or 5m",
 	"ip":        "an IP address",
 	"portRange": "a range of ports, such as 30000-32767",
 }
 
-// explainFlag adds to the error about an invalid value of a flag what the flag accepts.
-func explainFlag(err error) error {
+// explainFlag adds to the error about an invalid value of a flag what the flag accepts, and to
+// that about an unknown flag the one of cmd that may have been meant.
+func explainFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
+		if similar := suggest.Closest(unknown.GetSpecifiedName(), names); similar != "" {
+			return fmt.Errorf("%w: did you mean --%s?", err, similar)
+		}
+	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return err
@@ -153,14 +170,11 @@ func explainFlag(err error) error {
 	return fmt.Errorf("%s: %q: %w", flag, invalid.GetValue(), errors.Unwrap(invalid))
 }
 
-// flagSubject is the annotation of a flag with the name of its set.
-const flagSubject = "svc.dev/subject"
-
 // addFlags gives cmd the flags of sets, and a help that lists them by set.
 func addFlags(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
 	cmd.Flags().SetNormalizeFunc(kubernetesNames)
 	for _, name := range sets.Order {
-		sets.FlagSets[name].VisitAll(func(f *pflag.Flag) { _ = sets.FlagSets[name].SetAnnotation(f.Name, flagSubject, []string{name}) }) // the flag exists
+		sets.FlagSets[name].VisitAll(func(f *pflag.Flag) { _ = sets.FlagSets[name].SetAnnotation(f.Name, reference.Subject, []string{name}) }) // the flag exists
 		cmd.Flags().AddFlagSet(sets.FlagSets[name])
 	}
 	width, _, _ := term.TerminalSize(cmd.OutOrStdout()) // 0 does not wrap

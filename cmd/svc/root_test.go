@@ -12,7 +12,9 @@ func TestAMistakeInACommandLineIsOneLineWithTheFlagAndTheRemedy(t *testing.T) {
 	testMistakes(t, []mistake{
 		{"an unknown command", []string{"serve"}, `svc: unknown command "serve"; see 'svc --help'`},
 		{"a misspelt command", []string{"upp"}, `svc: unknown command "upp": did you mean "up"?; see 'svc --help'`},
-		{"an unknown flag", []string{"up", "--nope"}, "svc up: unknown flag: --nope; see 'svc up --help'"},
+		{"an unknown flag", []string{"up", "--frobnicate"}, "svc up: unknown flag: --frobnicate; see 'svc up --help'"},
+		{"a misspelt flag", []string{"up", "--secur-port=1"}, "svc up: unknown flag: --secur-port: did you mean --secure-port?; see 'svc up --help'"},
+		{"ports of which one is none", []string{"up", "--host-load-balancer-reserved-ports=80,http"}, `svc up: --host-load-balancer-reserved-ports: "80,http" is not whole numbers with commas between; see 'svc up --help'`},
 		{"an unknown short flag", []string{"version", "-x"}, "svc version: unknown shorthand flag: 'x' in -x; see 'svc version --help'"},
 		{"a flag without its value", []string{"up", "--data-dir"}, "svc up: flag needs an argument: --data-dir; see 'svc up --help'"},
 		{"an argument that is not a flag", []string{"up", "now"}, `svc up: unexpected argument "now": only flags are taken; see 'svc up --help'`},

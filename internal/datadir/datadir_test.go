@@ -59,6 +59,19 @@ func TestWithdrawKeepsTheFileThatALaterUpPublished(t *testing.T) {
 	}
 }
 
+func TestAUserWithoutARuntimeDirectoryHasALastStartedUpToo(t *testing.T) {
+	for want, env := range map[string]map[string]string{
+		"/run/user/1/svc/admin.svcconfig":          {"HOME": "/home/u", "XDG_STATE_HOME": "/state", "XDG_RUNTIME_DIR": "/run/user/1"},
+		"/state/svc/admin.svcconfig":               {"HOME": "/home/u", "XDG_STATE_HOME": "/state"},
+		"/home/u/.local/state/svc/admin.svcconfig": {"HOME": "/home/u"},
+		"": {},
+	} {
+		if got := person(env).currentLink(); got != want {
+			t.Errorf("with %v: %q, want %q", env, got, want)
+		}
+	}
+}
+
 func TestTheDefaultDataDirectoryIsTheUsers(t *testing.T) {
 	for _, tc := range []struct {
 		name string

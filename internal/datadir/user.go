@@ -35,13 +35,20 @@ func (u User) DataDir() (Dir, error) {
 
 // currentLink is the path of a link to the kubeconfig of the svc up that was
 // started last, which svc kubectl uses when the data directory is not the
-// default one. It is empty if the user has no runtime directory.
+// default one. It is in the runtime directory or, for a user without one (in a container,
+// or after su), in the XDG state directory, and empty without HOME.
 func (u User) currentLink() string {
 	if u.ID == 0 {
 		return "/run/svc/admin.svcconfig"
 	}
 	if base := u.Env("XDG_RUNTIME_DIR"); filepath.IsAbs(base) {
 		return filepath.Join(base, "svc", "admin.svcconfig")
+	}
+	if base := u.Env("XDG_STATE_HOME"); filepath.IsAbs(base) {
+		return filepath.Join(base, "svc", "admin.svcconfig")
+	}
+	if home := u.Env("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "state", "svc", "admin.svcconfig")
 	}
 	return ""
 }
