@@ -119,7 +119,10 @@ go run ./hack/releases
 # One object of each kind and version, for the specs and peers of releases.
 go run ./hack/zoo
 
-# The reference of svc's own commands and flags.
+# The reference of the commands of svc and svclet, and of their flags.
 hack/build.sh bin/svc
 bin/svc reference > bin/reference.md
 mv bin/reference.md docs/reference/svc.md
+hack/build.sh bin/svclet
+bin/svclet reference > bin/reference.md
+mv bin/reference.md docs/reference/svclet-commands.md

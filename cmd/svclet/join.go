@@ -269,13 +269,7 @@ func waitForFile(ctx context.Context, c clock.Clock, path string) error {
 }
 
 // runCommand executes a command of svclet other than the agent.
-func runCommand(cmd *cobra.Command, args []string, out, errOut io.Writer) int {
-	root := &cobra.Command{Use: "svclet", SilenceErrors: true, SilenceUsage: true}
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(cmd)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())
-	})
+func runCommand(root *cobra.Command, args []string, out, errOut io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

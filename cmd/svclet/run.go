@@ -9,10 +9,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -31,15 +33,9 @@ import (
 // run is svclet: it executes the command line args and returns the exit code.
 // Each error is a line on errOut.
 func run(args []string, getenv func(string) string, out, errOut io.Writer) int {
-	if len(args) > 0 {
-		switch args[0] {
-		case "image":
-			return runCommand(newImage(), args, out, errOut)
-		case "join":
-			return runCommand(newJoin(getenv), args, out, errOut)
-		case "reset":
-			return runCommand(newReset(getenv), args, out, errOut)
-		}
+	root := newCommands(getenv)
+	if len(args) > 0 && slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] }) {
+		return runCommand(root, args, out, errOut)
 	}
 	settings, err := config.Load(args, getenv)
 	if err == nil {
@@ -52,6 +48,17 @@ func run(args []string, getenv func(string) string, out, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "svclet:", line)
 	}
 	return 1
+}
+
+// newCommands returns the commands that svclet has besides the agent itself.
+func newCommands(getenv func(string) string) *cobra.Command {
+	root := &cobra.Command{Use: "svclet", SilenceErrors: true, SilenceUsage: true}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(newImage(), newJoin(getenv), newReset(getenv), newReference())
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())
+	})
+	return root
 }
 
 func execute(s *config.Settings, out io.Writer) error {

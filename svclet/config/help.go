@@ -13,6 +13,7 @@ runs by itself, with the pods of files and of a URL.
 Usage:
   svclet [flags]
   svclet join --help     about making this machine a node of a cluster
+  svclet reset --help    about undoing that
   svclet image --help    about the images of the containerd that svclet runs
 
 Flags marked with "deprecated: field" can be set as that field of the
