@@ -64,6 +64,9 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 	if err = s.setGates(releases.Release(o.Release.Minor)); err != nil {
 		return nil, err
 	}
+	if err = checkOverrides(o.Etcd.Overrides, s.kinds); err != nil {
+		return nil, err
+	}
 	for _, kind := range s.kinds {
 		// The generations of a kind are counted since its status tells which of them has
 		// been observed: those of pods since 1.33 (KEP-5067).

@@ -95,6 +95,17 @@ func TestDefaultsNeedOnlyAnEtcd(t *testing.T) {
 	}
 }
 
+func TestTheTLSFilesOfEtcdMayBeForOverridesAlone(t *testing.T) {
+	_, file, _ := testFiles(t)
+	o, err := parse(t, "--etcd-servers=http://127.0.0.1:2379", "--etcd-servers-overrides=/events#https://127.0.0.1:2479", "--etcd-cafile="+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := o.Validate(); len(errs) > 0 {
+		t.Errorf("refused: %v", errs)
+	}
+}
+
 func TestInvalidFlagsOfEtcdNameTheRemedy(t *testing.T) {
 	_, file, none := testFiles(t)
 	testInvalidFlags(t, []invalidFlags{

@@ -3,6 +3,7 @@ package options
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -203,10 +204,12 @@ func (o *Options) validateEtcd() []error {
 			errs = append(errs, fmt.Errorf("--etcd-servers: %w", err))
 		}
 	}
-	if _, err := storage.ParseOverrides(o.Etcd.Overrides); err != nil {
+	overrides, err := storage.ParseOverrides(o.Etcd.Overrides)
+	if err != nil {
 		errs = append(errs, fmt.Errorf("--etcd-servers-overrides: %w", err))
 	}
-	if secure := o.Etcd.CertFile != "" || o.Etcd.TrustedCAFile != ""; secure && slices.ContainsFunc(o.Etcd.Servers, isPlain) {
+	secureOverrides := slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(overrides))...), isSecure)
+	if secure := o.Etcd.CertFile != "" || o.Etcd.TrustedCAFile != ""; secure && !secureOverrides && slices.ContainsFunc(o.Etcd.Servers, isPlain) {
 		errs = append(errs, errors.New("--etcd-certfile and --etcd-cafile have no effect on --etcd-servers that begin with http://; write https://"))
 	}
 	if !strings.HasPrefix(o.Etcd.Prefix, "/") {
@@ -219,6 +222,8 @@ func (o *Options) validateEtcd() []error {
 }
 
 func isPlain(server string) bool { return strings.HasPrefix(server, "http://") }
+
+func isSecure(server string) bool { return strings.HasPrefix(server, "https://") }
 
 func (r *Requests) validate() []error {
 	var errs []error

@@ -203,16 +203,24 @@ func (b *Backend) keys(resource schema.GroupResource) string {
 // The answer may be up to a second old if it is yes.
 func (b *Backend) Check(ctx context.Context) error { return b.health.ask(ctx) }
 
+// check checks all clusters at the same time: one that does not answer takes the whole time
+// limit, and the error must name only those that do not answer.
 func (b *Backend) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	var errs []error
+	checks := []func() error{func() error { return b.main.check(ctx, b.config.Prefix) }}
 	if b.config.Check != nil {
-		errs = append(errs, b.config.Check(ctx))
-	} else {
-		errs = append(errs, b.main.check(ctx, b.config.Prefix))
+		checks[0] = func() error { return b.config.Check(ctx) }
 	}
-	b.overrides.each(func(c *cluster) { errs = append(errs, c.check(ctx, b.config.Prefix)) })
+	b.overrides.each(func(c *cluster) {
+		checks = append(checks, func() error { return c.check(ctx, b.config.Prefix) })
+	})
+	errs := make([]error, len(checks))
+	var running sync.WaitGroup
+	for i, check := range checks {
+		running.Go(func() { errs[i] = check() })
+	}
+	running.Wait()
 	return errors.Join(errs...)
 }
 

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"path"
+	"strconv"
 	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 )
 
@@ -105,17 +108,17 @@ func ParseOverrides(entries []string) (map[schema.GroupResource][]string, error)
 	for _, entry := range entries {
 		name, urls, ok := strings.Cut(entry, "#")
 		group, resource, named := strings.Cut(name, "/")
-		if !ok || !named || resource == "" || strings.Contains(resource, "/") {
-			return nil, fmt.Errorf("%q must be GROUP/RESOURCE#URL;URL, as /events#http://127.0.0.1:2379", entry)
+		if !ok || !named || len(validation.IsDNS1123Label(resource)) > 0 || group != "" && len(validation.IsDNS1123Subdomain(group)) > 0 {
+			return nil, fmt.Errorf("%q must be GROUP/RESOURCE#URL;URL, as /events#http://127.0.0.1:2379, with names in lower case", entry)
 		}
 		of := schema.GroupResource{Group: group, Resource: resource}
 		if servers[of] != nil {
 			return nil, fmt.Errorf("%q is a second entry for %s", entry, of)
 		}
 		servers[of] = strings.Split(urls, ";")
-		for _, url := range servers[of] {
-			if err := ValidateServer(url); err != nil {
-				return nil, err
+		for _, server := range servers[of] {
+			if err := ValidateServer(server); err != nil {
+				return nil, fmt.Errorf("%q: %w", entry, err)
 			}
 		}
 	}
@@ -124,9 +127,20 @@ func ParseOverrides(entries []string) (map[schema.GroupResource][]string, error)
 
 // ValidateServer checks the URL of an etcd server.
 func ValidateServer(server string) error {
-	scheme, rest, ok := strings.Cut(server, "://")
-	if !ok || rest == "" || scheme != "http" && scheme != "https" && scheme != "unix" && scheme != "unixs" {
-		return fmt.Errorf("%q is not a URL; write http://HOST:PORT or https://HOST:PORT", server)
+	at, err := url.Parse(server)
+	if err == nil {
+		switch at.Scheme {
+		case "unix", "unixs":
+			if at.Host+at.Path != "" {
+				return nil
+			}
+		case "http", "https":
+			port, err := strconv.ParseUint(at.Port(), 10, 16)
+			rest := url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}
+			if err == nil && port > 0 && (at.Path == "" || at.Path == "/") && rest == *at {
+				return nil
+			}
+		}
 	}
-	return nil
+	return fmt.Errorf("%q is not the URL of an etcd server; write http://HOST:PORT or https://HOST:PORT", server)
 }

@@ -50,9 +50,25 @@ func TestAnOverriddenResourceIsStoredInItsOwnEtcd(t *testing.T) {
 	if sizes := b.Sizes(ctx); len(sizes) != 2 {
 		t.Errorf("%d sizes of databases, want one for each cluster", len(sizes))
 	}
-	other.Stop()
-	if err := b.check(ctx); err == nil || !strings.Contains(err.Error(), other.Endpoints()[0]) {
-		t.Errorf("the check of an etcd that has stopped: %v", err)
+}
+
+func TestTheCheckNamesOnlyTheEtcdsThatDoNotAnswer(t *testing.T) {
+	dir := t.TempDir()
+	members := []*etcd.Server{startEtcd(t, etcd.Config{Dir: filepath.Join(dir, "main")}), startEtcd(t, etcd.Config{Dir: filepath.Join(dir, "other")})}
+	b, err := Open(Config{Servers: members[0].Endpoints(), Overrides: []string{"/events#" + members[1].Endpoints()[0]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	awaitHealthy(t, b)
+	for i, stopped := range []int{0, 1} {
+		members[stopped].Stop()
+		err := b.check(t.Context())
+		for j, member := range members {
+			if names := err != nil && strings.Contains(err.Error(), member.Endpoints()[0]); names != (j <= i) {
+				t.Errorf("after the end of %d of 2: %v", i+1, err)
+			}
+		}
 	}
 }
 
@@ -78,9 +94,25 @@ func TestOverridesNameResourcesAndServers(t *testing.T) {
 	if err != nil || !maps.EqualFunc(got, want, slices.Equal[[]string]) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
-	for _, wrong := range []string{"", "events", "/events", "events#http://a:1", "a/b/c#http://a:1", "apps/#http://a:1", "/events#", "/events#a:1"} {
+	for _, wrong := range []string{"", "/Events#http://a:1", " /events#http://a:1", "a b/events#http://a:1", "/events#http://a:1;", "events", "/events", "events#http://a:1", "a/b/c#http://a:1", "apps/#http://a:1", "/events#", "/events#a:1"} {
 		if got, err := ParseOverrides([]string{wrong}); err == nil {
 			t.Errorf("%q gives %v", wrong, got)
+		}
+	}
+}
+
+func TestServersAreURLsOfEtcd(t *testing.T) {
+	for _, server := range []string{"http://127.0.0.1:2379", "https://etcd.example:2379/", "http://[::1]:2379", "unix:///run/etcd.sock", "unix://run/etcd.sock", "unixs:///run/etcd.sock"} {
+		if err := ValidateServer(server); err != nil {
+			t.Errorf("refused: %v", err)
+		}
+	}
+	for _, server := range []string{
+		"", "127.0.0.1:2379", "http://", "http://127.0.0.1", "http://127.0.0.1:0", "http://127.0.0.1:65536", "http://127.0.0.1:client", "http://a b:2379", "http://::1:2379",
+		" http://127.0.0.1:2379", "http://127.0.0.1:2379/path", "http://127.0.0.1:2379?a=b", "http://127.0.0.1:2379#a", "http://user@127.0.0.1:2379", "ftp://a:1", "unix://",
+	} {
+		if err := ValidateServer(server); err == nil || !strings.Contains(err.Error(), "http://HOST:PORT") {
+			t.Errorf("%q: %v", server, err)
 		}
 	}
 }

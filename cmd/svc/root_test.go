@@ -41,7 +41,7 @@ func TestAMistakeInFlagsOfTheServerIsOneLineWithTheRemedy(t *testing.T) {
 	testMistakes(t, []mistake{
 		{"no etcd", []string{"apiserver"}, "svc apiserver: --etcd-servers: name at least one etcd server, as http://127.0.0.1:2379; see 'svc apiserver --help'"},
 		{"TLS to an etcd that is embedded", []string{"up", "--etcd-cafile=ca.crt"},
-			"svc up: --etcd-cafile needs --etcd-servers: without it svc up runs an etcd of its own, which uses no TLS; see 'svc up --help'"},
+			"svc up: --etcd-cafile needs --etcd-servers or --etcd-servers-overrides: without them svc up runs an etcd of its own, which uses no TLS; see 'svc up --help'"},
 		{"a file that svc up makes", []string{"up", "--tls-cert-file=my.crt"},
 			"svc up: --tls-cert-file: svc up makes its own keys and certificates, in --data-dir; use 'svc apiserver' for others; see 'svc up --help'"},
 		{"a file that is not there", []string{"up", "--token-auth-file=/nowhere/tokens"},

@@ -201,10 +201,10 @@ const serviceRangeFlag = "service-cluster-ip-range"
 
 // checkExclusive refuses flags that contradict what svc up does itself.
 func checkExclusive(cmd *cobra.Command, embeddedEtcd bool) error {
-	if embeddedEtcd {
+	if embeddedEtcd && !cmd.Flags().Changed("etcd-servers-overrides") {
 		for _, flag := range []string{"etcd-cafile", "etcd-certfile", "etcd-keyfile"} {
 			if cmd.Flags().Changed(flag) {
-				return usageError{fmt.Errorf("--%s needs --etcd-servers: without it svc up runs an etcd of its own, which uses no TLS", flag), cmd}
+				return usageError{fmt.Errorf("--%s needs --etcd-servers or --etcd-servers-overrides: without them svc up runs an etcd of its own, which uses no TLS", flag), cmd}
 			}
 		}
 	}

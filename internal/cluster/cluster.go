@@ -148,8 +148,9 @@ func (c *Cluster) components() []component.Component {
 	if c.etcd != nil {
 		components = append(components, c.etcd)
 	} else {
-		components = append(components, externalEtcd{c.Server.Etcd.Servers, c.Clock})
+		components = append(components, externalEtcd{serversFlag, c.Server.Etcd.Servers, c.Clock})
 	}
+	components = append(components, overriddenEtcds(c.Server.Etcd.Overrides, c.Clock)...)
 	components = append(components, server)
 	if c.Node.dns {
 		components = append(components, &dnsService{server: c.Server, keys: keys, messages: c.Messages, program: c.Program})

@@ -3,14 +3,18 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/etcd"
+	"svc.dev/svc/apiserver/storage"
+	"svc.dev/svc/internal/component"
 	"svc.dev/svc/internal/datadir"
 )
 
@@ -61,12 +65,33 @@ func (e *embeddedEtcd) Stop() error { e.member.Stop(); return nil }
 
 // externalEtcd stands for an etcd cluster that others run.
 type externalEtcd struct {
+	flag    string // which names the servers
 	servers []string
 	clock   clock.WithTicker
 }
 
+// serversFlag names the servers of the main cluster, overridesFlag those of some resources.
+const serversFlag, overridesFlag = "etcd-servers", "etcd-servers-overrides"
+
+// overriddenEtcds returns the clusters of some resources, which the options have validated.
+func overriddenEtcds(entries []string, clock clock.WithTicker) []component.Component {
+	overridden, err := storage.ParseOverrides(entries)
+	if err != nil {
+		return nil // the API server reports it
+	}
+	servers := map[string][]string{}
+	for _, urls := range overridden {
+		servers[strings.Join(urls, ",")] = urls
+	}
+	var clusters []component.Component
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		clusters = append(clusters, externalEtcd{overridesFlag, servers[name], clock})
+	}
+	return clusters
+}
+
 // Name implements component.Component.
-func (externalEtcd) Name() string { return "etcd of --etcd-servers" }
+func (e externalEtcd) Name() string { return "etcd of --" + e.flag }
 
 // Start implements component.Component.
 func (externalEtcd) Start(context.Context) error { return nil }
@@ -89,7 +114,8 @@ func (e externalEtcd) Ready(ctx context.Context) (string, error) {
 			return strings.Join(e.servers, ","), nil
 		}
 		if !e.clock.Now().Before(until) {
-			return "", fmt.Errorf("--etcd-servers: no server accepted a connection for %s: start etcd, or name other servers (%w)", etcdTimeout, err)
+			return "", fmt.Errorf("--%s: no server of %s accepted a connection for %s: start etcd, or name other servers (%w)",
+				e.flag, strings.Join(e.servers, ","), etcdTimeout, err)
 		}
 		select {
 		case <-e.clock.After(etcdRetry):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func TestAnExternalEtcdIsReadyWhenAServerAcceptsConnections(t *testing.T) {
 	}
 	defer local.Close()
 	for _, reachable := range []string{"http://" + tcp.Addr().String(), "https://" + tcp.Addr().String(), "unix://" + socket} {
-		e := externalEtcd{[]string{unused(t), reachable}, testclock.NewFakeClock(time.Unix(0, 0))}
+		e := externalEtcd{serversFlag, []string{unused(t), reachable}, testclock.NewFakeClock(time.Unix(0, 0))}
 		if description, err := e.Ready(t.Context()); err != nil || description != strings.Join(e.servers, ",") {
 			t.Errorf("%s: %q, %v", reachable, description, err)
 		}
@@ -45,7 +46,7 @@ func TestAnExternalEtcdIsReadyWhenAServerAcceptsConnections(t *testing.T) {
 
 func TestAnExternalEtcdThatIsNotReachedIsAnErrorThatNamesTheFlag(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Unix(0, 0))
-	e := externalEtcd{[]string{unused(t)}, clock}
+	e := externalEtcd{serversFlag, []string{unused(t)}, clock}
 	failed := make(chan error, 1)
 	go func() {
 		_, err := e.Ready(t.Context())
@@ -72,8 +73,22 @@ func TestAnExternalEtcdThatIsNotReachedIsAnErrorThatNamesTheFlag(t *testing.T) {
 func TestWaitingForAnExternalEtcdEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	e := externalEtcd{[]string{unused(t)}, testclock.NewFakeClock(time.Unix(0, 0))}
+	e := externalEtcd{serversFlag, []string{unused(t)}, testclock.NewFakeClock(time.Unix(0, 0))}
 	if _, err := e.Ready(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestTheEtcdsOfSomeResourcesAreWaitedForOnce(t *testing.T) {
+	clusters := overriddenEtcds([]string{"/events#http://a:1;http://b:1", "coordination.k8s.io/leases#http://a:1;http://b:1", "/pods#http://c:1"}, nil)
+	var servers []string
+	for _, c := range clusters {
+		if name := c.Name(); name != "etcd of --etcd-servers-overrides" {
+			t.Errorf("the name is %q", name)
+		}
+		servers = append(servers, strings.Join(c.(externalEtcd).servers, ","))
+	}
+	if want := []string{"http://a:1,http://b:1", "http://c:1"}; !slices.Equal(servers, want) {
+		t.Errorf("waits for %q, want %q", servers, want)
 	}
 }
