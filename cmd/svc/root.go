@@ -147,17 +147,8 @@ var values = map[string]string{
 // explainFlag adds to the error about an invalid value of a flag what the flag accepts, and to
 // that about an unknown flag the one of cmd that may have been meant.
 func explainFlag(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden {
-				names = append(names, f.Name)
-			}
-		})
-		if similar := suggest.Closest(unknown.GetSpecifiedName(), names); similar != "" {
-			return fmt.Errorf("%w: did you mean --%s?", err, similar)
-		}
+	if similar := suggest.Flag(err, cmd.Flags()); similar != "" {
+		return fmt.Errorf("%w: did you mean --%s?", err, similar)
 	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -126,7 +128,8 @@ func (o *joinOptions) completeToken(args []string) []error {
 		errs = append(errs, fmt.Errorf("--group-domain: invalid domain %q or name of a fleet %q: must be as those of its API servers", o.domain, o.fleet))
 	}
 	for _, pin := range o.pins {
-		if hex, found := strings.CutPrefix(pin, "sha256:"); !found || len(hex) != 64 {
+		digits, found := strings.CutPrefix(pin, "sha256:")
+		if hash, err := hex.DecodeString(digits); !found || err != nil || len(hash) != sha256.Size {
 			errs = append(errs, fmt.Errorf("--ca-cert-hash: invalid hash %q: must be sha256: and 64 hexadecimal digits", pin))
 		}
 	}

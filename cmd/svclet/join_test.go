@@ -19,6 +19,8 @@ func TestWrongArgumentsOfJoinAreRefused(t *testing.T) {
 		{"the token has two parts", url + " --token=abcdef " + pin + hex, "svclet join: --token: invalid token"},
 		{"a hash is required", url + " " + token, "svclet join: --ca-cert-hash: give the hash"},
 		{"a hash is of SHA-256", url + " " + token + " " + pin + "00", `svclet join: --ca-cert-hash: invalid hash "sha256:00": must be sha256: and 64 hexadecimal digits`},
+		{"a hash is hexadecimal", url + " " + token + " " + pin + strings.Repeat("x", 64), "svclet join: --ca-cert-hash: invalid hash"},
+		{"a misspelt flag", "--tokn=a", "svclet join: unknown flag: --tokn: did you mean --token?; see 'svclet join --help'"},
 		{"a connection file names the server", url + " --svcconfig=/none", `svclet join: --svcconfig: the file names the API server; leave "https://192.0.2.1:6443" out`},
 		{"a connection file names the fleet", "--svcconfig=/none --group-domain=svc.dev", "svclet join: --svcconfig: the file names the fleet; leave --group-domain out"},
 		{"a domain is one", url + " " + token + " " + pin + hex + " --group-domain=Svc", `svclet join: --group-domain: invalid domain "Svc"`},
@@ -166,6 +168,18 @@ func TestResetOfAnotherSvcletKeepsTheJoin(t *testing.T) {
 	}
 	if _, err := os.Stat(root); !os.IsNotExist(err) {
 		t.Errorf("the root directory is left: %v", err)
+	}
+}
+
+func TestResetRefusesADirectoryThatDoesNotExist(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can reset")
+	}
+	dir := filepath.Join(t.TempDir(), "svclt")
+	code, out, errOut := svcletCommand("reset", "--config-dir="+t.TempDir(), "--root-dir="+dir)
+	want := "svclet reset: --root-dir: " + dir + " does not exist: name the directory that svclet was run with\n"
+	if code != 1 || out != "" || errOut != want {
+		t.Errorf("exits with %d: %q, %q, want %q", code, out, errOut, want)
 	}
 }
 

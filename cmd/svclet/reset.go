@@ -52,6 +52,9 @@ used it, and the join stays. The Node stays in the cluster until "svc kubectl de
 		if err := containerd.CheckRoot(r.RootDir); err != nil {
 			return fmt.Errorf("--root-dir: %w", err)
 		}
+		if _, err := os.Stat(r.RootDir); rootDir != "" && !r.joined && errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("--root-dir: %s does not exist: name the directory that svclet was run with", r.RootDir)
+		}
 		pods, kept, err := r.reset(cmd.Context())
 		if err != nil {
 			return fmt.Errorf("not all could be cleaned up; %s: %w", r.adviceAfterFailure(), err)

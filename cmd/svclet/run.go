@@ -25,6 +25,7 @@ import (
 
 	"svc.dev/svc/internal/footprint"
 	"svc.dev/svc/internal/logbodies"
+	"svc.dev/svc/internal/suggest"
 	"svc.dev/svc/svclet/agent"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/host"
@@ -56,6 +57,9 @@ func newCommands(getenv func(string) string) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newImage(), newJoin(getenv), newReset(getenv), newReference())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if similar := suggest.Flag(err, cmd.Flags()); similar != "" {
+			err = fmt.Errorf("%w: did you mean --%s?", err, similar)
+		}
 		return fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())
 	})
 	return root

@@ -1,7 +1,27 @@
 // Package suggest finds the existing name that a misspelt one was meant to be.
 package suggest
 
-import "strings"
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Flag returns the flag that was meant if err is that flags have no flag of a name, else "".
+func Flag(err error, flags *pflag.FlagSet) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return Closest(unknown.GetSpecifiedName(), names)
+}
 
 // Closest returns the name with the smallest edit distance to the given one, the
 // first of several, or "" if none is close. Case, dashes and underscores do not

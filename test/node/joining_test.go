@@ -140,9 +140,12 @@ func (m *joining) kill() {
 	Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
 }
 
-// reset removes all that svclet has made.
+// reset removes all that svclet has made, if it is still there.
 func (m *joining) reset(ctx SpecContext) {
 	GinkgoHelper()
+	if _, err := os.Stat(m.root); os.IsNotExist(err) {
+		return
+	}
 	out, err := m.svclet(ctx, "reset", "--config-dir="+m.etc, "--root-dir="+m.root)
 	Expect(err).NotTo(HaveOccurred(), out)
 }
