@@ -34,6 +34,9 @@ func New() *Registry { return &Registry{byName: map[schema.GroupResource]*Resour
 // request.
 func (r *Registry) Install(kinds []*resource.Kind, scheme *runtime.Scheme, options generic.RESTOptionsGetter, env *resource.Env) error {
 	for _, kind := range kinds {
+		if kind.Stored() && kind.NewList() == nil {
+			return fmt.Errorf("resource type %s: the package of its Go type has no %sList, in which objects are listed", kind.Resource(), kind.Hub.Kind)
+		}
 		made, err := newResource(kind, scheme, options, env)
 		if err != nil {
 			return fmt.Errorf("resource type %s: %w", kind.Resource(), err)

@@ -42,6 +42,10 @@ func TestAKindThatIsDeclaredTwiceIsRefusedAtTheStart(t *testing.T) {
 	expectNoRegistry(t, "deployments.apps is declared twice", set(), set())
 }
 
+func TestAKindWithoutATypeOfListsIsRefusedAtTheStart(t *testing.T) {
+	expectNoRegistry(t, "rangeallocations: the package of its Go type has no RangeAllocationList", resource.Type[*corev1.RangeAllocation]{Name: "rangeallocations", Namespaced: true})
+}
+
 func TestAWatchFieldThatIsNotAFieldIsRefusedAtTheStart(t *testing.T) {
 	d := set()
 	d.WatchField = "spec.nodename"
