@@ -24,8 +24,13 @@ type report struct {
 // type next.
 func (r report) print(out io.Writer) {
 	fmt.Fprintf(out, "svc %s serves the API of Kubernetes %s\n\n", release.SVCVersion(), r.release)
-	for _, c := range append(r.Components, component.Started{Name: "ready", Took: r.Took}) {
-		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("  %-21s %6d ms  %s", c.Name, c.Took.Milliseconds(), c.Description), " "))
+	started := append(r.Components, component.Started{Name: "ready", Took: r.Took})
+	width := len("keys and certificates")
+	for _, c := range started {
+		width = max(width, len(c.Name))
+	}
+	for _, c := range started {
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("  %-*s %6d ms  %s", width, c.Name, c.Took.Milliseconds(), c.Description), " "))
 	}
 	fmt.Fprintf(out, `
 Type next, in another terminal:

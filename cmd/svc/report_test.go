@@ -50,6 +50,18 @@ Ctrl-C stops it. What was written is kept in /var/lib/svc.
 	}
 }
 
+func TestTheColumnsOfTheReportAreAsWideAsTheLongestName(t *testing.T) {
+	var out strings.Builder
+	report{Report: cluster.Report{Components: []component.Started{
+		{Name: "etcd", Description: "unix:///socket"},
+		{Name: "etcd of --etcd-servers-overrides", Description: "http://127.0.0.1:2479"},
+	}}, dir: "/var/lib/svc", release: release.Default, program: "svc"}.print(&out)
+	want := "\n  etcd                                  0 ms  unix:///socket\n  etcd of --etcd-servers-overrides      0 ms  http://127.0.0.1:2479\n"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
 func TestTheReportOfANodeSaysHowToReachAService(t *testing.T) {
 	var out strings.Builder
 	report{Report: cluster.Report{Node: true, ServiceProxy: true, Components: make([]component.Started, 6)}, dir: "/var/lib/svc", release: release.Default, program: "svc"}.print(&out)
