@@ -62,7 +62,7 @@ func parseFlags(args []string) (options, error) {
 	}
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.IntVar(&o.rounds, "rounds", 3, "how often each system is measured, in turn (default with --quick: 1)")
-	fs.BoolVar(&o.quick, "quick", false, "measure little, in about a minute, to see that everything works")
+	fs.BoolVar(&o.quick, "quick", false, "measure little, in about three minutes, to see that everything works")
 	fs.StringVar(&only, "only", "", "measures to take, separated by commas or as a regular expression, of: "+strings.Join(names, ", "))
 	fs.StringVar(&o.dir, "dir", "bin/bench-data", "directory for data and logs, on a real disk; data is removed after each round")
 	fs.BoolVar(&o.keep, "keep", false, "keep the data")
