@@ -94,6 +94,9 @@ func TestConformance(t *testing.T) {
 	judge(t, results, exceptions)
 }
 
+// maxFailure is how many bytes of a failure are printed. The report has all of it.
+const maxFailure = 600
+
 // judge reports which tests failed that are no exceptions, and which exceptions passed. A
 // result is the message of a failure, or "".
 func judge(t *testing.T, results map[string]string, exceptions []exception) {
@@ -103,7 +106,7 @@ func judge(t *testing.T, results map[string]string, exceptions []exception) {
 		switch {
 		case failure != "" && i < 0:
 			failed++
-			t.Errorf("%s: %s", name, failure)
+			t.Errorf("%s: %s", name, failure[:min(len(failure), maxFailure)])
 		case failure == "" && i >= 0:
 			t.Errorf("%s passes: remove it from exceptions.yaml (%s)", name, exceptions[i].Why)
 		case failure != "":
