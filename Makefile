@@ -165,7 +165,7 @@ test-peers-takeover: build ## Let the real kube-controller-manager and kube-sche
 .PHONY: test-conformance
 test-conformance: build ## Run Kubernetes' own conformance tests, which it builds, against svc up and its node, as root on Linux (ARGS='-focus Watchers').
 	@hack/peers.sh etcd conformance.test agnhost nonewprivs sample-apiserver ginkgo
-	@hack/node-setup.sh busybox=busybox-static curl=curl dig=bind9-dnsutils nc=netcat-openbsd ip=iproute2
+	@hack/node-setup.sh busybox=busybox-static curl=curl dig=bind9-dnsutils nc=netcat-openbsd ip=iproute2 wget=wget
 	SVC=$(BIN)/svc BIN=$(BIN) $(GO) test -count=1 -timeout 4h ./test/peers/conformance -v $(ARGS)
 
 .PHONY: test-soak

@@ -203,7 +203,8 @@ func kubectlCommand(arguments []string, wrap func(*rest.Config) *rest.Config) *c
 		ConfigFlags:   flags,
 		IOStreams:     streams,
 	})
-	kubectl.SetArgs(arguments[1:])
+	// Not by SetArgs: kubectl has set its own, if an alias of a kuberc file adds some.
+	os.Args = arguments
 	return kubectl
 }
 

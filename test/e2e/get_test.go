@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -121,6 +123,14 @@ var _ = Describe("kubectl get", everyRelease, func() {
 			Expect(k.run("get", "pods,services", "-o", "name")).To(And(ContainSubstring("pod/pod-4"), HaveSuffix("service/web\n")))
 			Expect(k.run("get", "pod/pod-0", "service/web", "-o", "name")).To(Equal("pod/pod-0\nservice/web\n"))
 		})
+	})
+
+	It("takes the arguments of an alias from a kuberc file", func(ctx SpecContext) {
+		s := newSandbox(ctx)
+		s.run("create", "configmap", "chosen")
+		file := filepath.Join(GinkgoT().TempDir(), "kuberc")
+		Expect(os.WriteFile(file, []byte("apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\naliases:\n- {name: getcm, command: get, prependArgs: [configmap], options: [{name: output, default: name}]}\n"), 0o600)).To(Succeed())
+		Expect(s.run("getcm", "--kuberc="+file, "chosen")).To(Equal("configmap/chosen\n"))
 	})
 
 	It("reports objects that do not exist", func() {

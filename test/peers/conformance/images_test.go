@@ -17,7 +17,7 @@ import (
 )
 
 // tools are the programs of this machine that the tests run in their pods, beside those of busybox.
-var tools = []string{"bash", "curl", "dig", "getent", "ip", "nc", "ss"}
+var tools = []string{"bash", "curl", "dig", "getent", "ip", "nc", "printenv", "ss", "wget"}
 
 // images returns the images of the tests by the names that the program of the tests gives
 // them, made of the programs in bin and of this machine's.
