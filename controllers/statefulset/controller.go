@@ -38,6 +38,8 @@ func New() controller.Controller {
 			controller.Can("apps", []string{"statefulsets/status"}, []string{"update"}),
 			// To create pods, claims and revisions with blockOwnerDeletion.
 			controller.Can("apps", []string{"statefulsets/finalizers"}, []string{"update"}),
+			// To make a pod the owner of a claim that is deleted with it.
+			controller.Can("", []string{"pods/finalizers"}, []string{"update"}),
 			controller.Can("apps", []string{"controllerrevisions"}, []string{"create", "patch", "delete"}),
 			controller.Can("", []string{"pods"}, []string{"create", "patch", "delete"}),
 			controller.Can("", []string{"persistentvolumeclaims"}, []string{"create", "patch"}),

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,55 +24,56 @@ func (s *State) deletesClaims() appsv1.StatefulSetPersistentVolumeClaimRetention
 }
 
 func (s *State) setReference() metav1.OwnerReference {
-	version, kind := s.Kind.ToAPIVersionAndKind()
-	return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: s.Set.Name, UID: s.Set.UID}
-}
-
-func (s *State) podReference(pod *corev1.Pod) metav1.OwnerReference {
-	version, kind := s.PodKind.ToAPIVersionAndKind()
-	return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: pod.Name, UID: pod.UID}
+	return *metav1.NewControllerRef(s.Set, s.Kind)
 }
 
 // ownersOf returns the claims of a pod whose owner references must change. A claim of
-// a pod beyond the replicas may go with the pod, any other only with the set.
+// a pod beyond the replicas may go with the pod, any other only with the set. A claim that an
+// earlier set or pod of the name owns is left to the garbage collector, and one that another
+// controller owns gets no owner.
 func (s *State) ownersOf(pod *corev1.Pod, ordinal int, condemned bool) []Owners {
 	var changed []Owners
 	policy := s.deletesClaims()
-	bySet, byPod := policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType, false
-	if condemned && policy.WhenScaled == appsv1.DeletePersistentVolumeClaimRetentionPolicyType {
-		bySet, byPod = false, true
+	var wanted []metav1.OwnerReference
+	switch deletes := appsv1.DeletePersistentVolumeClaimRetentionPolicyType; {
+	case condemned && policy.WhenScaled == deletes:
+		wanted = append(wanted, *metav1.NewControllerRef(pod, s.PodKind))
+	case policy.WhenDeleted == deletes:
+		wanted = append(wanted, s.setReference())
 	}
+	own := []metav1.OwnerReference{s.setReference(), *metav1.NewControllerRef(pod, s.PodKind)}
 	for i := range s.Set.Spec.VolumeClaimTemplates {
 		claim := s.Claims[ClaimName(s.Set, &s.Set.Spec.VolumeClaimTemplates[i], ordinal)]
-		if claim == nil {
+		if claim == nil || slices.ContainsFunc(claim.OwnerReferences, func(r metav1.OwnerReference) bool { return isStale(r, own) }) {
 			continue
 		}
-		references := with(claim.OwnerReferences, s.setReference(), bySet)
-		references = with(references, s.podReference(pod), byPod)
-		if !slices.Equal(uids(references), uids(claim.OwnerReferences)) {
+		references := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(r metav1.OwnerReference) bool {
+			return slices.ContainsFunc(own, func(o metav1.OwnerReference) bool { return o.UID == r.UID })
+		})
+		if !slices.ContainsFunc(references, func(r metav1.OwnerReference) bool { return ptr.Deref(r.Controller, false) }) {
+			references = append(references, wanted...)
+		}
+		if !slices.Equal(owners(references), owners(claim.OwnerReferences)) {
 			changed = append(changed, Owners{claim, references})
 		}
 	}
 	return changed
 }
 
-// with returns references that have the owner, or do not have it.
-func with(references []metav1.OwnerReference, owner metav1.OwnerReference, wanted bool) []metav1.OwnerReference {
-	has := func(r metav1.OwnerReference) bool { return r.UID == owner.UID }
-	switch {
-	case wanted && !slices.ContainsFunc(references, has):
-		return append(slices.Clone(references), owner)
-	case !wanted:
-		return slices.DeleteFunc(slices.Clone(references), has)
-	}
-	return references
+// isStale reports whether a reference names one of the owners, but with another UID.
+func isStale(r metav1.OwnerReference, own []metav1.OwnerReference) bool {
+	return slices.ContainsFunc(own, func(o metav1.OwnerReference) bool {
+		return o.APIVersion == r.APIVersion && o.Kind == r.Kind && o.Name == r.Name && o.UID != r.UID
+	})
 }
 
-func uids(references []metav1.OwnerReference) []string {
+// owners returns the UIDs of owners, and whether each is the controller, in order.
+func owners(references []metav1.OwnerReference) []string {
 	found := make([]string, len(references))
 	for i, r := range references {
-		found[i] = string(r.UID)
+		found[i] = fmt.Sprint(r.UID, ptr.Deref(r.Controller, false))
 	}
+	slices.Sort(found)
 	return found
 }
 
