@@ -214,7 +214,7 @@ func ended(pod *corev1.Pod) bool {
 }
 
 // ownName matches the names of this controller's attachments, as those of
-// kube-controller-manager's. Whoever creates one of another name deletes it, too.
+// kube-controller-manager's. The client that creates one of another name deletes it, too.
 var ownName = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
 
 // attachmentName is the name that the agent of the node looks for.

@@ -14,8 +14,26 @@ import (
 // have a table of their own.
 const Subject = "svc.dev/subject"
 
-// Write describes a command and those below it, with their flags.
-func Write(out io.Writer, cmd *cobra.Command) {
+// Command is the hidden command by which a program writes the reference of its commands, for
+// make generate: a title, what introduces them, and each of them.
+func Command(title, introduction string) *cobra.Command {
+	return &cobra.Command{
+		Use:    "reference",
+		Short:  "Write the reference of the commands as Markdown",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		Run: func(cmd *cobra.Command, _ []string) {
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "# %s\n\n<!-- Generated from the commands' declarations by make generate; do not edit. -->\n\n%s\n", title, introduction)
+			for _, c := range cmd.Root().Commands() {
+				write(out, c)
+			}
+		},
+	}
+}
+
+// write describes a command and those below it, with their flags.
+func write(out io.Writer, cmd *cobra.Command) {
 	if !cmd.IsAvailableCommand() {
 		return
 	}
@@ -41,7 +59,7 @@ func Write(out io.Writer, cmd *cobra.Command) {
 		writeFlag(out, f)
 	})
 	for _, c := range cmd.Commands() {
-		Write(out, c)
+		write(out, c)
 	}
 }
 

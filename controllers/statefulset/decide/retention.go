@@ -53,7 +53,7 @@ func (s *State) ownersOf(pod *corev1.Pod, ordinal int, condemned bool) []Owners 
 		if !slices.ContainsFunc(references, func(r metav1.OwnerReference) bool { return ptr.Deref(r.Controller, false) }) {
 			references = append(references, wanted...)
 		}
-		if !slices.Equal(owners(references), owners(claim.OwnerReferences)) {
+		if !slices.Equal(ownerKeys(references), ownerKeys(claim.OwnerReferences)) {
 			changed = append(changed, Owners{claim, references})
 		}
 	}
@@ -67,8 +67,8 @@ func isStale(r metav1.OwnerReference, own []metav1.OwnerReference) bool {
 	})
 }
 
-// owners returns the UIDs of owners, and whether each is the controller, in order.
-func owners(references []metav1.OwnerReference) []string {
+// ownerKeys returns the UIDs of owners, each with whether it is the controller, sorted.
+func ownerKeys(references []metav1.OwnerReference) []string {
 	found := make([]string, len(references))
 	for i, r := range references {
 		found[i] = fmt.Sprint(r.UID, ptr.Deref(r.Controller, false))

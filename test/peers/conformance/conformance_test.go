@@ -3,11 +3,13 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -75,9 +77,13 @@ func TestConformance(t *testing.T) {
 	if err := importImages(t.Context(), node, bin, dir); err != nil {
 		t.Fatal(err)
 	}
-	s := suite{bin: bin, dir: dir, kubeconfig: node.Kubeconfig, reports: *report}
-	if s.reports == "" {
-		s.reports = t.TempDir()
+	s := suite{bin: bin, dir: dir, kubeconfig: node.Kubeconfig}
+	if s.reports, err = filepath.Abs(cmp.Or(*report, t.TempDir())); err != nil {
+		t.Fatal(err)
+	}
+	// A test copies kubectl into a pod, for which a link is not enough.
+	if out, err := exec.CommandContext(t.Context(), "cp", filepath.Join(bin, "svc"), s.kubectl()).CombinedOutput(); err != nil {
+		t.Fatalf("copy kubectl: %v: %s", err, out)
 	}
 	// The tests marked as serial disturb others, such as by taints of the node.
 	results, err := s.run(t.Context(), "parallel", "!Serial", *procs)
@@ -120,6 +126,9 @@ func judge(t *testing.T, results map[string]string, exceptions []exception) {
 // suite runs the program of the tests.
 type suite struct{ bin, dir, kubeconfig, reports string }
 
+// kubectl is the path of kubectl.
+func (s suite) kubectl() string { return filepath.Join(s.dir, "kubectl") }
+
 // run runs the tests of a part, procs at once, and returns the messages of their failures by
 // their names, "" for those that passed. The reports are in a directory of this name.
 func (s suite) run(ctx context.Context, name, part string, procs int) (map[string]string, error) {
@@ -127,16 +136,15 @@ func (s suite) run(ctx context.Context, name, part string, procs int) (map[strin
 	if err := os.MkdirAll(reports, 0o755); err != nil {
 		return nil, err
 	}
-	kubectl := filepath.Join(s.dir, "kubectl")
-	// A test copies it into a pod, for which a link is not enough.
-	if out, err := exec.CommandContext(ctx, "cp", filepath.Join(s.bin, "svc"), kubectl).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("copy kubectl: %w: %s", err, out)
+	file := filepath.Join(reports, "junit.xml")
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) { // that of an earlier run
+		return nil, err
 	}
 	args := []string{
 		fmt.Sprintf("--procs=%d", procs), "--timeout=3h", "--no-color", "--junit-report=junit.xml", "--output-dir=" + reports,
 		fmt.Sprintf("--label-filter=(%s) && %s", *labels, part), "--focus=" + *focus, "--silence-skips",
 	}
-	args = append(args, filepath.Join(s.bin, "conformance.test"), "--", "--kubeconfig="+s.kubeconfig, "--provider=skeleton", "--kubectl-path="+kubectl,
+	args = append(args, filepath.Join(s.bin, "conformance.test"), "--", "--kubeconfig="+s.kubeconfig, "--provider=skeleton", "--kubectl-path="+s.kubectl(),
 		"--num-nodes=1", "--e2e-output-dir="+s.dir, "--repo-root=")
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "ginkgo"), args...)
 	log, err := os.Create(filepath.Join(reports, "log"))
@@ -151,7 +159,7 @@ func (s suite) run(ctx context.Context, name, part string, procs int) (map[strin
 	if err := cmd.Run(); err != nil && !errors.As(err, &failed) {
 		return nil, err
 	}
-	return readReport(filepath.Join(reports, "junit.xml"))
+	return readReport(file)
 }
 
 // readReport reads a JUnit report.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -26,12 +27,19 @@ func images(ctx context.Context, bin string) ([]launch.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the images of the tests: %w", err)
 	}
+	base, err := launch.Busybox("")
+	if err != nil {
+		return nil, err
+	}
+	if err := addTools(ctx, base); err != nil {
+		return nil, err
+	}
 	var made []launch.Image
 	for _, name := range strings.Fields(string(list)) {
 		if !strings.HasPrefix(name, "registry.k8s.io/") {
 			continue // the tests try to pull it in vain
 		}
-		image, err := imageOf(ctx, name, bin)
+		image, err := imageOf(base, name, bin)
 		if err != nil {
 			return nil, fmt.Errorf("make the image %s: %w", name, err)
 		}
@@ -42,17 +50,12 @@ func images(ctx context.Context, bin string) ([]launch.Image, error) {
 	return made, nil
 }
 
-// imageOf returns the image with a name. It is the zero image if the tests run without it.
-func imageOf(ctx context.Context, name, bin string) (launch.Image, error) {
-	image, err := launch.Busybox(name)
-	if err != nil {
-		return launch.Image{}, err
-	}
-	if err := addTools(ctx, image); err != nil {
-		return launch.Image{}, err
-	}
+// imageOf returns the image with a name, made of a base. It is the zero image if the tests run
+// without it.
+func imageOf(base launch.Image, name, bin string) (image launch.Image, err error) {
+	image = launch.Image{Name: name, Files: maps.Clone(base.Files), Config: base.Config}
 	repository, _, _ := strings.Cut(name, ":")
-	switch base := path.Base(repository); base {
+	switch repository = path.Base(repository); repository {
 	case "busybox":
 	case "nonroot":
 		image.Config.User, image.Config.Cmd = "1234", []string{"id", "-u"}
@@ -73,7 +76,7 @@ func imageOf(ctx context.Context, name, bin string) (launch.Image, error) {
 		addText(image, "/usr/share/nginx/html/index.html", "<title>Welcome to nginx!</title>\n")
 		image.Config.Cmd = []string{"httpd", "-f", "-p", "80", "-h", "/usr/share/nginx/html"}
 	case "nautilus", "kitten":
-		addText(image, "/html/data.json", fmt.Sprintf("{\n\t\"image\": \"%s.jpg\"\n}\n", base))
+		addText(image, "/html/data.json", fmt.Sprintf("{\n\t\"image\": \"%s.jpg\"\n}\n", repository))
 		image.Config.Cmd = []string{"httpd", "-f", "-p", "80", "-h", "/html"}
 	case "nonewprivs":
 		image.Config.Cmd, image.Config.Env = []string{"nnp"}, []string{"PATH=/usr/local/bin:/bin"}
