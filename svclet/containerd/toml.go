@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -23,6 +24,11 @@ type settings struct {
 // container runtime.
 const oomScore = -999
 
+// shimLoadTimeout bounds how long containerd waits at its start for the answer of each shim of
+// before. It ends the containers of a shim that has not answered, after five seconds by
+// default, which a machine that is busy or short of memory can take.
+const shimLoadTimeout = 30 * time.Second
+
 // table is a table of containerd's configuration file.
 type table = map[string]any
 
@@ -40,11 +46,12 @@ func (s settings) toml() ([]byte, error) {
 	// NRI listens on one socket for the whole machine.
 	plugins["io.containerd.nri.v1.nri"] = table{"disable": true}
 	file := table{
-		"version": format,
-		"root":    s.root(),
-		"state":   s.stateDir(),
-		"grpc":    table{"address": s.socket()},
-		"plugins": plugins,
+		"version":  format,
+		"root":     s.root(),
+		"state":    s.stateDir(),
+		"grpc":     table{"address": s.socket()},
+		"plugins":  plugins,
+		"timeouts": table{"io.containerd.timeout.shim.load": shimLoadTimeout.String()},
 	}
 	if s.mayLowerScores {
 		file["oom_score"] = oomScore

@@ -16,6 +16,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/format"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
@@ -336,6 +337,28 @@ func (c *chaos) running(ctx context.Context) (map[string][]string, error) {
 	return found, err
 }
 
+// story returns what is known of a pod whose containers should have gone on: its status, its
+// events, and what containerd logged about the containers.
+func (c *chaos) story(ctx context.Context, p corev1.Pod, containers []string) string {
+	events, errOut, err := c.kubectl.Run(ctx, "", "events", "--namespace=default", "--for=pod/"+p.Name)
+	if err != nil {
+		events = errOut
+	}
+	var logged strings.Builder
+	for _, file := range []string{c.machine.Log + ".1", c.machine.Log} {
+		log, err := os.ReadFile(file)
+		if err != nil {
+			fmt.Fprintln(&logged, err)
+		}
+		for line := range strings.Lines(string(log)) {
+			if slices.ContainsFunc(containers, func(id string) bool { return strings.Contains(line, id) }) {
+				logged.WriteString(line)
+			}
+		}
+	}
+	return fmt.Sprintf("pod %s\n%s\n%s\n%s", p.Name, format.Object(p.Status.ContainerStatuses, 1), events, logged.String())
+}
+
 // cost returns the goroutines and the resident memory, in bytes, of the agent.
 func (c *chaos) cost(ctx context.Context) (goroutines, memory float64, err error) {
 	status, body, err := c.agent.Get(ctx, c.cluster, "/metrics")
@@ -437,8 +460,9 @@ var _ = Describe("while programs are killed at random", func() {
 			if c.mayRestart[name] {
 				continue
 			}
-			Expect(running[name]).To(Equal(runningBefore[name]), name)
-			Expect(after[name].Status.ContainerStatuses[0]).To(HaveField("RestartCount", BeZero()), name)
+			story := func() string { return c.story(ctx, after[name], runningBefore[name]) }
+			Expect(running[name]).To(Equal(runningBefore[name]), story)
+			Expect(after[name].Status.ContainerStatuses[0]).To(HaveField("RestartCount", BeZero()), story)
 			Expect(after[name].Status.ContainerStatuses[0].ContainerID).To(HaveSuffix("//"+running[name][0]), name)
 		}
 		By("with as many goroutines and as much memory as before")
