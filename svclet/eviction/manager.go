@@ -81,9 +81,9 @@ type Options struct {
 	// bytes in use, until stop is called (--kernel-memcg-notification). It may be nil.
 	Notify func(signal threshold.Signal, bytes int64, crossed func()) (stop func(), err error)
 	// RemoveDead removes the terminated containers that are not needed, RemoveImages the
-	// unused images. They may be nil.
-	RemoveDead   func()
-	RemoveImages func(ctx context.Context) error
+	// unused images. They report whether there was anything to remove, and may be nil.
+	RemoveDead   func() bool
+	RemoveImages func(ctx context.Context) (bool, error)
 }
 
 // Manager evicts pods that exceed their limits of local storage, and pods of a node
@@ -186,15 +186,15 @@ func (m *Manager) forgetEnded() {
 // that; nil if nothing has, or that is not known. The space of what is removed may be free a
 // moment later.
 func (m *Manager) freeDisk(ctx context.Context, disk parts) (summary *statsapi.Summary, starved *Starved) {
-	if disk.layers && m.o.RemoveDead != nil {
-		m.o.RemoveDead()
-	}
+	removed := disk.layers && m.o.RemoveDead != nil && m.o.RemoveDead()
 	if disk.images && m.o.RemoveImages != nil {
-		if err := m.o.RemoveImages(ctx); err != nil {
+		images, err := m.o.RemoveImages(ctx)
+		if err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to remove unused images")
 		}
+		removed = removed || images
 	}
-	for last := false; ; last = true {
+	for last := !removed; ; last = true {
 		if summary = m.measure(ctx); summary == nil {
 			return nil, nil
 		}

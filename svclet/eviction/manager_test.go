@@ -38,6 +38,8 @@ type machine struct {
 	stale   int
 	events  []string
 	changes int
+	// measured is how often the node and its pods were measured before the last eviction.
+	measured, measurements int
 	// blind is a node whose probes fail, and silent one whose runtime does not answer.
 	blind, silent bool
 	// unmeasured are pods of which the runtime has no statistics.
@@ -63,6 +65,7 @@ func (m *machine) Evict(uid types.UID, e pod.Eviction) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.evictions, m.evicted = append(m.evictions, e), append(m.evicted, uid)
+	m.measured = m.measurements
 	if m.stuck[uid] {
 		return
 	}
@@ -96,6 +99,9 @@ func (m *machine) Summary(context.Context, bool) (*statsapi.Summary, error) {
 	if m.silent {
 		return nil, errors.New("the runtime does not answer")
 	}
+	m.mu.Lock()
+	m.measurements++
+	m.mu.Unlock()
 	return m.summary(), nil
 }
 
@@ -132,11 +138,12 @@ func (m *machine) Probe() (*statsapi.Summary, error) {
 	return s, nil
 }
 
-func (m *machine) freeDisk(context.Context) error {
+func (m *machine) freeDisk(context.Context) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.disk, m.images = m.disk+m.images, 0
-	return nil
+	freed := m.images
+	m.disk, m.images = m.disk+freed, 0
+	return freed > 0, nil
 }
 
 // start runs a manager with these thresholds, and returns what does a period.
@@ -348,10 +355,28 @@ func TestPodsOverTheirLimitDoNotKeepTheNodeFromSayingThatItHasPressure(t *testin
 	}
 }
 
+func TestAPodIsEvictedAtOnceIfNothingElseCanBeRemovedFromTheDisk(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		m := newMachine(1)
+		m.disk = 1
+		pass := m.start(t, threshold.Settings{Hard: map[string]string{"nodefs.available": "2%"}}, &Conditions{}, func(o *Options) { o.RemoveDead = func() bool { return dead } })
+		pass(func() bool { return m.left() == 0 })
+		want := 2
+		if dead {
+			want++ // the space of what is removed may be free a moment later
+		}
+		m.mu.Lock()
+		if m.measured != want {
+			t.Errorf("dead containers %v: evicts a pod after %d measurements, want %d", dead, m.measured, want)
+		}
+		m.mu.Unlock()
+	}
+}
+
 func TestUnusedImagesStayIfTheyAreOnAnotherDisk(t *testing.T) {
 	m, dead := newMachine(1), 0
 	m.disk, m.images, m.imageDisk = 1, 50, 7
-	pass := m.start(t, threshold.Settings{Hard: map[string]string{"nodefs.available": "2%"}}, &Conditions{}, func(o *Options) { o.RemoveDead = func() { dead++ } })
+	pass := m.start(t, threshold.Settings{Hard: map[string]string{"nodefs.available": "2%"}}, &Conditions{}, func(o *Options) { o.RemoveDead = func() bool { dead++; return true } })
 	pass(func() bool { return m.left() == 0 })
 	if m.images != 50 || dead != 0 {
 		t.Errorf("%d GiB of images are left, and dead containers are removed %d times", m.images, dead)

@@ -32,10 +32,10 @@ func (m *Manager) limitDeadContainers(ctx context.Context) {
 
 // RemoveDead removes all containers of pods that have ended, because the disk fills up, as
 // soon as every source has delivered its pods. Those of other pods are kept as usual. This is
-// what kubelet's DeleteAllUnusedContainers does.
-func (m *Manager) RemoveDead() {
+// what kubelet's DeleteAllUnusedContainers does. It reports whether there are any.
+func (m *Manager) RemoveDead() (removed bool) {
 	if !m.isReady() {
-		return
+		return false
 	}
 	before := m.o.Clock.Now().Add(-m.o.Machine.DeadContainerTTL)
 	for _, w := range m.all() {
@@ -44,8 +44,10 @@ func (m *Manager) RemoveDead() {
 		}
 		if ids := terminated(w.Observed().Containers, before); len(ids) > 0 {
 			w.Expend(ids)
+			removed = true
 		}
 	}
+	return removed
 }
 
 // terminated returns the IDs of the containers that have terminated, of those created before

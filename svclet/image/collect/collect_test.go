@@ -192,11 +192,15 @@ func TestImagesThatAreUnusedForTheMaximumAgeAreRemoved(t *testing.T) {
 func TestUnderDiskPressureAllUnusedImagesAreRemoved(t *testing.T) {
 	h := newHost("a", "b", "c")
 	h.used = []string{"b"}
-	if err := h.collector(testclock.NewFakeClock(time.Unix(1_800_000_000, 0)), nil).RemoveUnused(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if h.left() != "b" {
-		t.Errorf("%s are left", h.left())
+	c := h.collector(testclock.NewFakeClock(time.Unix(1_800_000_000, 0)), nil)
+	for _, want := range []bool{true, false} {
+		removed, err := c.RemoveUnused(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.left() != "b" || removed != want {
+			t.Errorf("%s are left, and images were removed: %v, want %v", h.left(), removed, want)
+		}
 	}
 }
 
@@ -210,7 +214,7 @@ func TestUnderDiskPressureNewImagesAreKeptForTheMinimumAge(t *testing.T) {
 	clock.Step(time.Minute)
 	h.images = newHost("a", "b").images
 	for _, want := range []string{"b", "b", ""} { // a was there before the agent
-		if err := c.RemoveUnused(t.Context()); err != nil {
+		if _, err := c.RemoveUnused(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if h.left() != want {

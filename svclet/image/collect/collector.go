@@ -86,15 +86,15 @@ func (c *Collector) Run(ctx context.Context) {
 }
 
 // RemoveUnused removes all images that no container uses, but for those that are younger
-// than the minimum age.
-func (c *Collector) RemoveUnused(ctx context.Context) error {
+// than the minimum age, and reports whether it has removed any.
+func (c *Collector) RemoveUnused(ctx context.Context) (removed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.update(ctx); err != nil {
-		return err
+		return false, err
 	}
-	_, err := c.remove(ctx, forSpace, c.records.Free(c.o.Clock.Now(), math.MaxInt64, c.o.MinimumAge))
-	return err
+	freed, err := c.remove(ctx, forSpace, c.records.Free(c.o.Clock.Now(), math.MaxInt64, c.o.MinimumAge))
+	return freed > 0, err
 }
 
 // collect removes the images that are too old, and those that fill the disk.
