@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -30,6 +31,10 @@ func NewScheme(kinds []*resource.Kind) (*runtime.Scheme, error) {
 	s.AddKnownTypeWithName(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: runtime.APIVersionInternal}.WithKind("Scale"), &autoscalingv1.Scale{})
 	return s, nil
 }
+
+// ExternalScheme returns the scheme of NewExternalScheme with all kinds. It is made once,
+// since that takes milliseconds, and must not be changed.
+var ExternalScheme = sync.OnceValue(func() *runtime.Scheme { return NewExternalScheme(Kinds()) })
 
 // NewExternalScheme makes a scheme with the types of the kinds' versions as
 // clients see them, without internal versions and conversions.

@@ -2,11 +2,13 @@ package apiserver
 
 import (
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	aggregatorserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/utils/clock"
 
@@ -47,7 +49,7 @@ type chain struct {
 }
 
 func newChain(o *options.Options, id *identity, s *stores, c *clients, a *addresses, behind *hosted, l layers, clock clock.WithTicker) *chain {
-	scheme := func() *runtime.Scheme { return apis.NewExternalScheme(s.kinds) }
+	scheme := sync.OnceValue(func() *runtime.Scheme { return apis.NewExternalScheme(s.kinds) })
 	types := openapi.New("svc", documentsVersion(o), definitions.Definitions, scheme, clock)
 	docs := openapi.New("svc", documentsVersion(o), s.served.Fields().Definitions(definitions.Definitions), scheme, clock)
 	return &chain{
@@ -87,7 +89,7 @@ func (c *chain) assemble() (*Server, error) {
 	if !c.stores.served.OpenAPI3() {
 		indexWithoutOpenAPI3(aggregator.GenericAPIServer)
 	}
-	prepared, err := aggregator.PrepareRun()
+	prepared, err := prepare(aggregator)
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +119,16 @@ func (c *chain) assemble() (*Server, error) {
 		listener:     config.SecureServing.Listener,
 		address:      config.SecureServing.Listener.Addr().String(),
 	}, nil
+}
+
+// prepare prepares the servers of the chain to run, in a goroutine of its own, whose stack
+// is short: the library keeps the text of the stack with each of the hundreds of paths that
+// it adds.
+func prepare(aggregator *aggregatorserver.APIAggregator) (prepared runnable, err error) {
+	var done sync.WaitGroup
+	done.Go(func() { prepared, err = aggregator.PrepareRun() })
+	done.Wait()
+	return prepared, err
 }
 
 // library is what a server of the libraries has of its own: its types, and their

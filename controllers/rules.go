@@ -58,9 +58,8 @@ type resourceNames struct {
 }
 
 func newResourceNames() resourceNames {
-	kinds := apis.Kinds()
-	n := resourceNames{scheme: apis.NewExternalScheme(kinds), names: map[schema.GroupKind]string{}}
-	for _, k := range kinds {
+	n := resourceNames{scheme: apis.ExternalScheme(), names: map[schema.GroupKind]string{}}
+	for _, k := range apis.Kinds() {
 		n.names[k.Hub.GroupKind()] = k.Name
 	}
 	return n

@@ -74,7 +74,7 @@ func New(c Config) (*Manager, error) {
 		return nil, err
 	}
 	if m.scheme == nil {
-		m.scheme = apis.NewExternalScheme(apis.Kinds())
+		m.scheme = apis.ExternalScheme()
 	}
 	if m.clock == nil {
 		m.clock = clock.RealClock{}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -107,8 +109,42 @@ func Usage(r releases.Release, acts func(name string) bool) string {
 }
 
 // At returns the gates of a release, those that have been set in set with their values.
-// Errors name the gates that the release does not have, and those that it has locked.
+// Errors name the gates that the release does not have, and those that it has locked. Equal
+// arguments have the same result, which is made once.
 func At(r releases.Release, set featuregate.FeatureGate) (featuregate.FeatureGate, error) {
+	values := map[string]bool{}
+	for _, name := range explicit(set) {
+		values[name] = set.Enabled(featuregate.Feature(name))
+	}
+	known.Lock()
+	defer known.Unlock()
+	for _, k := range known.made {
+		if k.release == r && maps.Equal(k.values, values) {
+			return k.gates, nil
+		}
+	}
+	gates, err := makeAt(r, values)
+	if err == nil {
+		known.made = append(known.made, knownGates{r, values, gates})
+	}
+	return gates, err
+}
+
+// known are the gates that At has made. A start asks for its own a dozen times, and
+// making them takes more than a millisecond.
+var known struct {
+	sync.Mutex
+	made []knownGates
+}
+
+type knownGates struct {
+	release releases.Release
+	values  map[string]bool
+	gates   featuregate.FeatureGate
+}
+
+// makeAt returns the gates of a release with the values that have been set.
+func makeAt(r releases.Release, set map[string]bool) (featuregate.FeatureGate, error) {
 	gates, err := featuregates.NewAt(r)
 	if err != nil {
 		return nil, err
@@ -123,10 +159,10 @@ func At(r releases.Release, set featuregate.FeatureGate) (featuregate.FeatureGat
 	}
 	var errs []error
 	values := map[string]bool{}
-	for _, name := range explicit(set) {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
 		switch {
 		case has[name]:
-			values[name] = set.Enabled(featuregate.Feature(name))
+			values[name] = set[name]
 		case !slices.Contains(Own(), featuregate.Feature(name)) && unsupported[featuregate.Feature(name)] == "":
 			errs = append(errs, fmt.Errorf("--feature-gates: release %v has no feature gate %s%s", r, name, featuregates.Where(name)))
 		}

@@ -66,6 +66,27 @@ func TestBadGatesAreRefused(t *testing.T) {
 	}
 }
 
+func TestTheGatesOfAReleaseFollowTheValuesThatHaveBeenSet(t *testing.T) {
+	for range 2 {
+		for value, want := range map[string]bool{"": false, "NodeSwap=true": true, "NodeSwap=false": false} {
+			set, err := featuregates.New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := parse(set, value); err != nil {
+				t.Fatal(err)
+			}
+			at, err := At(featuregates.Documented, set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := at.Enabled("NodeSwap"); got != want {
+				t.Errorf("%q: %v, want %v", value, got, want)
+			}
+		}
+	}
+}
+
 func parse(set featuregate.MutableFeatureGate, value string) error {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	AddFlag(flags, set, Acts)

@@ -5,6 +5,7 @@ package options
 
 import (
 	"net"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -258,7 +259,7 @@ func New() *Options {
 	o.Admission = newAdmission(plugins.Settings{
 		Tolerations: o.Tolerations,
 		Release:     func() release.Release { return o.Release },
-		Gates:       o.Gates,
+		Gates:       sync.OnceValues(o.Gates),
 	})
 	return o
 }
