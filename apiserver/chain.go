@@ -113,7 +113,7 @@ func (c *chain) assemble() (*Server, error) {
 		drain:        c.drain,
 		discovery:    discoverySignals{c.discovered, aggregator.GenericAPIServer.MuxAndDiscoveryCompleteSignals()},
 		bootstrap:    steps,
-		informers:    informers,
+		informers:    c.layers.earlyInformers(informers),
 		clock:        c.clock,
 		delay:        c.options.Requests.ShutdownDelay,
 		listener:     config.SecureServing.Listener,

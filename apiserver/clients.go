@@ -30,7 +30,7 @@ type clients struct {
 
 // newClients makes the internal view, and the clients and informers on it.
 func newClients(o *options.Options, id *identity, s *stores, behind *hosted, l layers) (*clients, error) {
-	internal, err := newInternalView(s.scheme, s.registry, id.authorizers, l.fastJSON())
+	internal, err := newInternalView(s.scheme, s.registry, id.authorizers, l)
 	if err != nil {
 		return nil, fmt.Errorf("internal view: %w", err)
 	}

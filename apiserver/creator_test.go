@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 
 	"svc.dev/svc/apis/rbac"
@@ -64,7 +65,7 @@ func newRoleServer(t *testing.T) (*registrytest.Stack, kubernetes.Interface) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	internal, err := newInternalView(s.Scheme, s.Registry, authorizer, true)
+	internal, err := newInternalView(s.Scheme, s.Registry, authorizer, layers{utilfeature.DefaultFeatureGate})
 	if err != nil {
 		t.Fatal(err)
 	}

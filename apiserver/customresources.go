@@ -6,7 +6,6 @@ import (
 	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/tools/cache"
 
@@ -27,7 +26,7 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	own, err := c.withOlder(library{
 		scheme: apiextensionsserver.Scheme, codecs: apiextensionsserver.Codecs, version: apiextensionsv1.SchemeGroupVersion,
 		definitions: apiextensionsopenapi.GetOpenAPIDefinitions,
-		stored:      func(codec runtime.Codec) runtime.Codec { return newDefinitionCodec(codec) },
+		stored:      c.layers.definitionCodec,
 	}, olderDefinitions)
 	if err != nil {
 		return nil, err
@@ -68,7 +67,7 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 	handler.Director = patcherror.DryRunFilter(handler.Director, shared.Serializer)
 	handler.Director = bodycheck.Filter(handler.Director, shared.Serializer, checks, shared.MaxRequestBodyBytes)
 	handler.Director = noprotobuf.Filter(handler.Director, shared.Serializer)
-	return server, definitions.Informer().SetTransform(shareSpecs(transform))
+	return server, definitions.Informer().SetTransform(c.layers.definitionTransform(transform))
 }
 
 // afterKinds returns the server of the requests that are not for kinds: that of

@@ -30,7 +30,7 @@ type internalView struct {
 	completed chan struct{}
 }
 
-func newInternalView(scheme *runtime.Scheme, kinds *registry.Registry, authorizer authorization.Authorizer, fastJSON bool) (*internalView, error) {
+func newInternalView(scheme *runtime.Scheme, kinds *registry.Registry, authorizer authorization.Authorizer, l layers) (*internalView, error) {
 	v := &internalView{completed: make(chan struct{})}
 	handler := genericapiserver.NewAPIServerHandler("internal", serializer.NewCodecFactory(scheme), inprocess.Chain, http.HandlerFunc(v.serveNext))
 	_, err := view.View{
@@ -40,7 +40,8 @@ func newInternalView(scheme *runtime.Scheme, kinds *registry.Registry, authorize
 		Authorizer:        authorizer,
 		Equivalents:       runtime.NewEquivalentResourceRegistry(),
 		MinRequestTimeout: 30 * time.Minute,
-		FastJSON:          fastJSON,
+		FastJSON:          l.fastJSON(),
+		AllRoutes:         l.allRoutes(),
 	}.Install(handler.GoRestfulContainer, kinds)
 	v.handler = handler
 	return v, err

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
 	"svc.dev/svc/apis/autoscaling"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/registry/registrytest"
@@ -20,7 +22,7 @@ func newView(t *testing.T) *internalView {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := newInternalView(s.Scheme, s.Registry, authorizer, true)
+	v, err := newInternalView(s.Scheme, s.Registry, authorizer, layers{utilfeature.DefaultFeatureGate})
 	if err != nil {
 		t.Fatal(err)
 	}

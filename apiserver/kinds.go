@@ -32,6 +32,7 @@ func (c *chain) kinds(shared *genericapiserver.RecommendedConfig, next genericap
 		MinRequestTimeout:   time.Duration(config.MinRequestTimeout) * time.Second,
 		MaxRequestBodyBytes: config.MaxRequestBodyBytes,
 		FastJSON:            c.layers.fastJSON(),
+		AllRoutes:           c.layers.allRoutes(),
 		Items:               c.items,
 	}.Install(container, c.stores.registry)
 	if err != nil {

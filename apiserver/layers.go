@@ -4,6 +4,8 @@ import (
 	"net"
 
 	"github.com/emicklei/go-restful/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
@@ -14,7 +16,7 @@ import (
 	"svc.dev/svc/apiserver/storage"
 )
 
-// layers are the layers of the server that exist only for speed. Each is used if its
+// layers are the layers of the server that exist only for speed or memory. Each is used if its
 // gate is on; otherwise the library's code does the same.
 type layers struct{ gate featuregate.FeatureGate }
 
@@ -53,6 +55,35 @@ func (a layers) historyBytes() int {
 
 // fastJSON reports whether package jsonencoding is used (view.View.FastJSON).
 func (a layers) fastJSON() bool { return a.gate.Enabled(gates.SvcFastJSON) }
+
+// allRoutes reports whether all routes are made at the start (view.View.AllRoutes).
+func (a layers) allRoutes() bool { return !a.gate.Enabled(gates.SvcLazyRoutes) }
+
+// definitionCodec returns the codec of stored CustomResourceDefinitions, whose states share
+// their specification if SvcSharedDefinitions is on.
+func (a layers) definitionCodec(codec runtime.Codec) runtime.Codec {
+	if !a.gate.Enabled(gates.SvcSharedDefinitions) {
+		return codec
+	}
+	return newDefinitionCodec(codec)
+}
+
+// definitionTransform returns a transform function of the informer of definitions: the
+// given one, and sharing of specifications if SvcSharedDefinitions is on.
+func (a layers) definitionTransform(transform cache.TransformFunc) cache.TransformFunc {
+	if !a.gate.Enabled(gates.SvcSharedDefinitions) {
+		return transform
+	}
+	return shareSpecs(transform)
+}
+
+// earlyInformers returns the informers that have to sync before the post-start hooks.
+func (a layers) earlyInformers(all []informerFactory) []informerFactory {
+	if !a.gate.Enabled(gates.SvcEarlyInformers) {
+		return nil
+	}
+	return all
+}
 
 // items returns the cache of encoded items of lists (view.View.Items), or nil if
 // SvcCachedLists is off.

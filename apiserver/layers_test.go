@@ -17,13 +17,16 @@ func (a layers) used() map[featuregate.Feature]bool {
 	_, batched := a.listener(nil, clock.RealClock{}).(*netbatch.Listener)
 	_, cached := a.router(restful.CurlyRouter{}).(*routecache.Router)
 	return map[featuregate.Feature]bool{
-		gates.SvcBatchedWrites:  batched,
-		gates.SvcSharedWatches:  a.sharedWatches(),
-		gates.SvcPartWatches:    a.partWatches(),
-		gates.SvcCachedRoutes:   cached,
-		gates.SvcFastJSON:       a.fastJSON(),
-		gates.SvcBoundedHistory: a.historyBytes() > 0,
-		gates.SvcCachedLists:    a.items(clock.RealClock{}) != nil,
+		gates.SvcBatchedWrites:     batched,
+		gates.SvcSharedWatches:     a.sharedWatches(),
+		gates.SvcPartWatches:       a.partWatches(),
+		gates.SvcCachedRoutes:      cached,
+		gates.SvcFastJSON:          a.fastJSON(),
+		gates.SvcBoundedHistory:    a.historyBytes() > 0,
+		gates.SvcLazyRoutes:        !a.allRoutes(),
+		gates.SvcEarlyInformers:    len(a.earlyInformers([]informerFactory{nil})) == 1,
+		gates.SvcSharedDefinitions: a.definitionCodec(nil) != nil,
+		gates.SvcCachedLists:       a.items(clock.RealClock{}) != nil,
 	}
 }
 

@@ -59,12 +59,13 @@ type Server struct {
 	drain        *drain.Drain
 	discovery    discoverySignals
 	bootstrap    []*bootstrapStep
-	informers    []informerFactory
-	clock        clock.WithTicker
-	delay        time.Duration // of the shutdown
-	listener     net.Listener
-	address      string
-	id           string // in metrics
+	// informers have to sync before the post-start hooks, which start all informers.
+	informers []informerFactory
+	clock     clock.WithTicker
+	delay     time.Duration // of the shutdown
+	listener  net.Listener
+	address   string
+	id        string // in metrics
 	// reloaded returns the errors of files that are read again when they change.
 	reloaded func() []error
 }

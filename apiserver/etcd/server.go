@@ -47,6 +47,9 @@ type Config struct {
 	Dir string
 	// Quota is the size limit of the database in bytes; 0 means DefaultQuota.
 	Quota int64
+	// WholeLog keeps as much of raft's log as etcd does by default, in memory and on disk,
+	// which members need that are behind (docs/decisions/raft-log.md).
+	WholeLog bool
 
 	// snapshotCount is the number of entries after which a snapshot is written; 0 means
 	// defaultSnapshotCount.
@@ -275,8 +278,10 @@ func (s *Server) embedConfig(cfg Config) *embed.Config {
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = uint(tick.Milliseconds()), uint(5*tick.Milliseconds())
 	c.BackendBatchInterval = batchInterval
-	c.SnapshotCatchUpEntries = catchUpEntries
-	c.SnapshotCount = cmp.Or(cfg.snapshotCount, defaultSnapshotCount)
+	if !cfg.WholeLog {
+		c.SnapshotCatchUpEntries = catchUpEntries
+		c.SnapshotCount = cmp.Or(cfg.snapshotCount, defaultSnapshotCount)
+	}
 	c.AutoCompactionRetention = "0" // the API server compacts: see the package comment
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(s.logs, s.failure))
 	return c

@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 )
@@ -434,5 +435,15 @@ func flip(t *testing.T, path string, offset int64) {
 	b[0] ^= 0xff
 	if _, err := f.WriteAt(b[:], offset); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestTheWholeLogIsAsLongAsEtcdsByDefault(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		got, defaults := (&Server{}).embedConfig(Config{WholeLog: whole}), embed.NewConfig()
+		if is := got.SnapshotCatchUpEntries == defaults.SnapshotCatchUpEntries && got.SnapshotCount == defaults.SnapshotCount; is != whole {
+			t.Errorf("whole log %v: %d entries in memory and %d until a snapshot, by default %d and %d",
+				whole, got.SnapshotCatchUpEntries, got.SnapshotCount, defaults.SnapshotCatchUpEntries, defaults.SnapshotCount)
+		}
 	}
 }

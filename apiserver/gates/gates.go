@@ -15,7 +15,7 @@ import (
 	"svc.dev/svc/internal/featuregates"
 )
 
-// The gates of layers of the API server that exist only for speed. Each layer has
+// The gates of layers of the API server that exist only for speed or memory. Each layer has
 // the same results as the code of the library that it replaces, which runs if the
 // gate is off. docs/decisions/ has the measurements.
 const (
@@ -36,6 +36,18 @@ const (
 	SvcCachedLists featuregate.Feature = "SvcCachedLists"
 	// SvcBoundedHistory bounds the history of watch caches by bytes (apiserver/storage).
 	SvcBoundedHistory featuregate.Feature = "SvcBoundedHistory"
+	// SvcLazyRoutes makes the routes of a resource with the first request for it
+	// (apiserver/view).
+	SvcLazyRoutes featuregate.Feature = "SvcLazyRoutes"
+	// SvcSharedDefinitions lets the states of a CustomResourceDefinition that are in
+	// memory share their specification (apiserver).
+	SvcSharedDefinitions featuregate.Feature = "SvcSharedDefinitions"
+	// SvcEarlyInformers waits for the server's informers before the post-start hooks,
+	// which poll for them (apiserver).
+	SvcEarlyInformers featuregate.Feature = "SvcEarlyInformers"
+	// SvcShortLog keeps less of raft's log in memory and on disk than etcd does by default
+	// (apiserver/etcd).
+	SvcShortLog featuregate.Feature = "SvcShortLog"
 )
 
 // APIPriorityAndFairness is the gate of --enable-priority-and-fairness.
@@ -72,7 +84,10 @@ const (
 
 // Own returns svc's own gates.
 func Own() []featuregate.Feature {
-	return []featuregate.Feature{SvcBatchedWrites, SvcSharedWatches, SvcPartWatches, SvcCachedRoutes, SvcFastJSON, SvcCachedLists, SvcBoundedHistory}
+	return []featuregate.Feature{
+		SvcBatchedWrites, SvcSharedWatches, SvcPartWatches, SvcCachedRoutes, SvcFastJSON, SvcCachedLists, SvcBoundedHistory,
+		SvcLazyRoutes, SvcSharedDefinitions, SvcEarlyInformers, SvcShortLog,
+	}
 }
 
 // unsupported are the library's gates that svc does not offer, and why.

@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"path"
@@ -72,6 +73,16 @@ func (r *Routes) service(req *http.Request) (*restful.WebService, error) {
 		return nil, nil
 	}
 	return made()
+}
+
+// all makes the routes of all resources.
+func (r *Routes) all() error {
+	for path, service := range r.paths {
+		if _, err := service(); err != nil {
+			return fmt.Errorf("routes of %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 var _ openapi.Routes = &Routes{}

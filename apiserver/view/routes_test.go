@@ -219,3 +219,25 @@ func TestFirstRequestsAtOnceGetTheSameRoutes(t *testing.T) {
 	}
 	clients.Wait()
 }
+
+func TestAllRoutesAreMadeAtOnceIfAskedFor(t *testing.T) {
+	s := registrytest.Start(t, slices.Concat(core.Kinds(), policy.Kinds())...)
+	for _, all := range []bool{false, true} {
+		v, converters := viewOf(s), 0
+		v.AllRoutes = all
+		v.Converter = func(...string) managedfields.TypeConverter { // is asked for with the first routes of a version
+			converters++
+			return managedfields.NewDeducedTypeConverter()
+		}
+		_, routes := install(t, v, s)
+		want := 0
+		if all {
+			for _, group := range routes.Groups {
+				want += len(group.Versions)
+			}
+		}
+		if converters != want {
+			t.Errorf("all routes %v: %d of %d versions have routes, want %d", all, converters, len(routes.Groups), want)
+		}
+	}
+}

@@ -56,6 +56,9 @@ type View struct {
 	// FastJSON encodes and decodes JSON with package jsonencoding rather than
 	// with the library.
 	FastJSON bool
+	// AllRoutes makes all routes at once rather than those of a resource with the first
+	// request for it.
+	AllRoutes bool
 	// Items has the encoded items of lists; nil for none. It is not used without
 	// FastJSON.
 	Items *itemcache.Cache
@@ -75,7 +78,7 @@ type Group struct {
 
 // Install adds the web services of the kinds to the container and makes the routes its
 // router. The web services have discovery only: the routes are made when they are first
-// needed.
+// needed, unless AllRoutes is set.
 func (v View) Install(container *restful.Container, kinds *registry.Registry) (*Routes, error) {
 	storage, codecs := v.storage(kinds), v.Fields.Codecs(v.codecs())
 	made := &Routes{versions: map[string]*version{}, paths: map[schema.GroupVersionResource]service{}}
@@ -97,6 +100,11 @@ func (v View) Install(container *restful.Container, kinds *registry.Registry) (*
 			group.Versions = append(group.Versions, Version{GroupVersion: gv, Resources: resources})
 		}
 		made.Groups = append(made.Groups, group)
+	}
+	if v.AllRoutes {
+		if err := made.all(); err != nil {
+			return nil, err
+		}
 	}
 	container.Router(made)
 	return made, nil

@@ -10,9 +10,11 @@ import (
 	"strings"
 	"time"
 
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apiserver/etcd"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/storage"
 	"svc.dev/svc/internal/component"
 	"svc.dev/svc/internal/datadir"
@@ -28,7 +30,7 @@ type embeddedEtcd struct {
 // check returns an error unless the member can run. It is called before the other components
 // start, so that a start that is refused changes nothing.
 func (e *embeddedEtcd) check() error {
-	checked, err := etcd.Check(etcd.Config{Dir: e.dir.Etcd()})
+	checked, err := etcd.Check(etcd.Config{Dir: e.dir.Etcd(), WholeLog: !utilfeature.DefaultFeatureGate.Enabled(gates.SvcShortLog)})
 	if err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
