@@ -38,6 +38,10 @@ func TestValidate(t *testing.T) {
 		"--cloud-provider=aws":                                               `--cloud-provider: "aws" must be empty or external: for a cloud, run its cloud controller manager and set external`,
 		"--root-ca-file=/missing":                                            "--root-ca-file: open /missing: no such file or directory; name a PEM file of certificates",
 		"--root-ca-file=/dev/null":                                           "--root-ca-file: /dev/null: data does not contain any valid RSA or ECDSA certificates; name a PEM file of certificates",
+		"--node-eviction-rate=NaN":                                           "--node-eviction-rate: NaN must be 0 or more",
+		"--secondary-node-eviction-rate=-1":                                  "--secondary-node-eviction-rate: -1 must be 0 or more",
+		"--unhealthy-zone-threshold=NaN":                                     "--unhealthy-zone-threshold: NaN must be between 0 and 1",
+		"--horizontal-pod-autoscaler-tolerance=NaN":                          "--horizontal-pod-autoscaler-tolerance: NaN must be 0 or more",
 		"--concurrent-namespace-syncs=0":                                     "--concurrent-namespace-syncs: 0 must be at least 1",
 		"--concurrent-namespace-syncs=-1 --leader-elect-lease-duration=-15s": "--leader-elect-lease-duration: -15s must be longer than --leader-elect-renew-deadline, 10s; --concurrent-namespace-syncs: -1 must be at least 1",
 	} {
@@ -52,6 +56,37 @@ func TestValidate(t *testing.T) {
 		}
 		if joined := strings.Join(got, "; "); want == "" && joined != "" || !strings.HasPrefix(joined, want) {
 			t.Errorf("%q: %s, want %s", args, joined, want)
+		}
+	}
+}
+
+// TestConcurrencyFlagsAreThoseOfKubeControllerManager compares them with those of release 1.37, but
+// for --concurrent-service-syncs, which is for clouds.
+func TestConcurrencyFlagsAreThoseOfKubeControllerManager(t *testing.T) {
+	want := []string{
+		"concurrent-cron-job-syncs", "concurrent-daemonset-syncs", "concurrent-deployment-syncs", "concurrent-device-taint-eviction-syncs", "concurrent-disruption-syncs",
+		"concurrent-endpoint-syncs", "concurrent-ephemeralvolume-syncs", "concurrent-gc-syncs", "concurrent-horizontal-pod-autoscaler-syncs", "concurrent-job-syncs",
+		"concurrent-namespace-syncs", "concurrent-rc-syncs", "concurrent-replicaset-syncs", "concurrent-resource-quota-syncs", "concurrent-resourceclaim-syncs",
+		"concurrent-service-endpoint-syncs", "concurrent-serviceaccount-token-syncs", "concurrent-statefulset-syncs", "concurrent-ttl-after-finished-syncs",
+		"concurrent-validating-admission-policy-status-syncs", "mirroring-concurrent-service-endpoint-syncs",
+	}
+	var got []string
+	all := flags(NewOptions())
+	all.VisitAll(func(f *pflag.Flag) {
+		if strings.Contains(f.Name, "concurrent-") {
+			got = append(got, f.Name)
+		}
+	})
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	for _, name := range got {
+		o := NewOptions()
+		if err := flags(o).Parse([]string{"--" + name + "=0"}); err != nil {
+			t.Error(err)
+		}
+		if errs := o.Validate(); len(errs) != 1 || errs[0].Error() != "--"+name+": 0 must be at least 1" {
+			t.Errorf("--%s=0: %v", name, errs)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package disruption
 import (
 	"context"
 
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -22,6 +23,8 @@ import (
 
 // New declares the controller.
 func New() controller.Controller {
+	// A sync may wait for the API server to return the scale of a custom resource.
+	o := &options{concurrent: 4}
 	return controller.Controller{
 		Name:    "disruption",
 		Aliases: []string{"disruption-controller"},
@@ -35,15 +38,19 @@ func New() controller.Controller {
 			// Custom resources can control pods, too.
 			controller.Can("*", []string{"*/scale"}, []string{"get"}),
 		},
-		Setup: setup,
+		Flags: func(fs *pflag.FlagSet) {
+			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many pod disruption budgets are synced at the same time.")
+		},
+		Validate: func() []error { return controller.AtLeastOne(concurrentFlag, o.concurrent) },
+		Setup:    o.setup,
 	}
 }
 
-// workers is the number of budgets that are synced at the same time. A sync may
-// wait for the API server to return the scale of a custom resource.
-const workers = 4
+const concurrentFlag = "concurrent-disruption-syncs"
 
-func setup(_ context.Context, env *controller.Env) error {
+type options struct{ concurrent int }
+
+func (o *options) setup(_ context.Context, env *controller.Env) error {
 	r := &reconciler{
 		client: env.Client,
 		events: env.Recorder("controllermanager"),
@@ -51,7 +58,7 @@ func setup(_ context.Context, env *controller.Env) error {
 		now:    env.Clock.Now,
 	}
 	cached := env.Manager.GetCache()
-	err := controller.Run(env, controller.Options{Name: "disruption", Workers: workers}, r,
+	err := controller.Run(env, controller.Options{Name: "disruption", Workers: o.concurrent}, r,
 		controller.For(&policyv1.PodDisruptionBudget{}),
 		controller.Map(&corev1.Pod{}, r.budgetsOf(cached), predicate.Funcs{UpdateFunc: podChanged}),
 		controller.Map(&appsv1.Deployment{}, budgetsIn(cached), scaled()),

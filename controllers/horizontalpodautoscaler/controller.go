@@ -6,6 +6,8 @@ package horizontalpodautoscaler
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -72,13 +74,11 @@ func (o *options) validate() []error {
 	if o.period <= 0 {
 		errs = append(errs, fmt.Errorf("--%s: %s must be positive", periodFlag, o.period))
 	}
-	if o.settings.Tolerance < 0 {
-		errs = append(errs, fmt.Errorf("--%s: %g must not be negative", toleranceFlag, o.settings.Tolerance))
+	if o.settings.Tolerance < 0 || math.IsNaN(o.settings.Tolerance) {
+		errs = append(errs, fmt.Errorf("--%s: %g must be 0 or more", toleranceFlag, o.settings.Tolerance))
 	}
-	for flag, value := range map[string]time.Duration{downscaleFlag: o.settings.Downscale, startFlag: o.settings.CPUInitialization, readinessFlag: o.settings.InitialReadiness} {
-		errs = append(errs, controller.NotNegative(flag, value)...)
-	}
-	return errs
+	return slices.Concat(errs, controller.NotNegative(downscaleFlag, o.settings.Downscale),
+		controller.NotNegative(startFlag, o.settings.CPUInitialization), controller.NotNegative(readinessFlag, o.settings.InitialReadiness))
 }
 
 func (o *options) setup(ctx context.Context, env *controller.Env) error {

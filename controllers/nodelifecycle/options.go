@@ -2,6 +2,7 @@ package nodelifecycle
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -62,14 +63,14 @@ func (o *options) validate() []error {
 		{"node-eviction-rate", o.evictionRate},
 		{"secondary-node-eviction-rate", o.secondaryEvictionRate},
 	} {
-		if rate.value < 0 {
-			errs = append(errs, fmt.Errorf("--%s: %g must not be negative", rate.flag, rate.value))
+		if rate.value < 0 || math.IsNaN(float64(rate.value)) {
+			errs = append(errs, fmt.Errorf("--%s: %g must be 0 or more", rate.flag, rate.value))
 		}
 	}
 	if o.largeCluster < 0 {
 		errs = append(errs, fmt.Errorf("--large-cluster-size-threshold: %d must not be negative", o.largeCluster))
 	}
-	if o.unhealthyZone < 0 || o.unhealthyZone > 1 {
+	if o.unhealthyZone < 0 || o.unhealthyZone > 1 || math.IsNaN(float64(o.unhealthyZone)) {
 		errs = append(errs, fmt.Errorf("--unhealthy-zone-threshold: %g must be between 0 and 1", o.unhealthyZone))
 	}
 	return errs

@@ -44,7 +44,7 @@ func New() controller.Controller {
 	}
 }
 
-const concurrentFlag = "concurrent-resource-claim-syncs"
+const concurrentFlag = "concurrent-resourceclaim-syncs"
 
 type options struct {
 	concurrent int

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/spf13/pflag"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
 	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
@@ -33,6 +34,8 @@ type policy = admissionv1.ValidatingAdmissionPolicy
 // New declares the controller.
 func New() controller.Controller {
 	kinds := versions.Objects(policies)
+	// One at a time: the environment of an expression is large.
+	o := &options{concurrent: 1}
 	return controller.Controller{
 		Name:    "validatingadmissionpolicy-status",
 		Aliases: []string{"validatingadmissionpolicy-status-controller"},
@@ -42,11 +45,19 @@ func New() controller.Controller {
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("admissionregistration.k8s.io", []string{"validatingadmissionpolicies/status"}, []string{"update"}),
 		},
-		Setup: setup,
+		Flags: func(fs *pflag.FlagSet) {
+			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many validating admission policies are checked at the same time.")
+		},
+		Validate: func() []error { return controller.AtLeastOne(concurrentFlag, o.concurrent) },
+		Setup:    o.setup,
 	}
 }
 
-func setup(_ context.Context, env *controller.Env) error {
+const concurrentFlag = "concurrent-validating-admission-policy-status-syncs"
+
+type options struct{ concurrent int }
+
+func (o *options) setup(_ context.Context, env *controller.Env) error {
 	version, _, err := versions.Served(policies, env.Served)
 	if err != nil {
 		return err
@@ -56,8 +67,7 @@ func setup(_ context.Context, env *controller.Env) error {
 		return err
 	}
 	checker := &validating.TypeChecker{SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: found}, RestMapper: env.Client.RESTMapper()}
-	// One at a time: the environment of an expression is large.
-	return controller.Run(env, controller.Options{Name: "validatingadmissionpolicy-status", Workers: 1},
+	return controller.Run(env, controller.Options{Name: "validatingadmissionpolicy-status", Workers: o.concurrent},
 		&reconciler{versions.Client[policy]{Client: env.Client, Version: version}, checker.Check}, controller.For(version.Object))
 }
 
