@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"svc.dev/svc/controllers/scheduler/decision"
 )
@@ -192,6 +194,21 @@ func TestErrorsNameLineAndField(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			expectErrors(t, test.file, test.want)
+		})
+	}
+}
+
+func TestEveryExtensionPointIsAppliedOrRefused(t *testing.T) {
+	applied := sets.New("multiPoint", "filter", "score", "postFilter")
+	points := reflect.TypeFor[configv1.Plugins]()
+	for i := range points.NumField() {
+		point, _, _ := strings.Cut(points.Field(i).Tag.Get("json"), ",")
+		if applied.Has(point) {
+			continue
+		}
+		t.Run(point, func(t *testing.T) {
+			expectErrors(t, header+"profiles:\n- plugins:\n    "+point+":\n      disabled: [{name: '*'}]\n", []string{
+				":5: profiles[0].plugins." + point + ": Forbidden: unsupported: plugins are enabled and disabled at multiPoint"})
 		})
 	}
 }

@@ -117,6 +117,7 @@ func (p *parser) otherPoints(path *field.Path, c *configv1.Plugins) {
 		{"postBind", &c.PostBind},
 		{"placementGenerate", &c.PlacementGenerate},
 		{"placementScore", &c.PlacementScore},
+		{"podGroupPostFilter", &c.PodGroupPostFilter},
 	} {
 		if len(point.set.Enabled)+len(point.set.Disabled) > 0 {
 			p.unsupported(path.Child(point.name), "plugins are enabled and disabled at multiPoint, filter, score and postFilter: name them there")
