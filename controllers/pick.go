@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/internal/suggest"
 )
@@ -48,8 +50,18 @@ func Pick(all []controller.Controller, values []string, fleet bool, included fun
 // Included reports whether "*" enables a controller whose feature gate has not been set.
 func Included(c controller.Controller) bool { return !c.OnDemand }
 
+// elsewhere are the controllers of kube-controller-manager that are not here;
+// docs/controllers.md has the reasons.
+var elsewhere = sets.New(
+	"service", "service-lb-controller", "route", "node-route-controller", "cloud-node-lifecycle", "cloud-node-lifecycle-controller",
+	"storage-version-gc", "storageversion-garbage-collector-controller", "selinux-warning-controller",
+)
+
 // unknown returns the error for a name that no controller has.
 func unknown(all []controller.Controller, name string) error {
+	if elsewhere.Has(name) {
+		return fmt.Errorf("--controllers: %q is a controller of kube-controller-manager that svc does not have: leave it out", name)
+	}
 	var known []string
 	for _, c := range all {
 		known = append(append(known, c.Name), c.Aliases...)

@@ -33,6 +33,7 @@ func TestPick(t *testing.T) {
 		"namespace-controler": `--controllers: there is no controller "namespace-controler": did you mean "namespace-controller"?`,
 		"jab":                 `--controllers: there is no controller "jab": did you mean "job"?`,
 		"foo":                 `--controllers: there is no controller "foo": choose from *, job, namespace, podgc, tokencleaner`,
+		"*,-service":          `--controllers: "service" is a controller of kube-controller-manager that svc does not have: leave it out`,
 		"--job":               `--controllers: there is no controller "-job": did you mean "job"?`,
 	} {
 		picked, err := Pick(all, strings.Split(flag, ","), false, Included)
