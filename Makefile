@@ -153,7 +153,7 @@ test-releases-cost: build ## Measure what a server of old and new releases costs
 	COST_ROUNDS=$(or $(COST_ROUNDS),6) SVC=$(BIN)/svc $(GO) test -count=1 -v -timeout 60m -run TestCostOfReleases ./test/peers/release
 
 .PHONY: test-peers-controllers
-test-peers-controllers: build ## Compare what svc's controllers and the real kube-controller-manager, which it builds, do in 938 scenarios (ARGS='-scenarios "^job"').
+test-peers-controllers: build ## Compare what svc's controllers and the real kube-controller-manager, which it builds, do in 940 scenarios (ARGS='-scenarios "^job"').
 	@hack/peers.sh
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 60m ./test/peers/controllers $(ARGS)
 

@@ -40,6 +40,7 @@ import (
 	"svc.dev/svc/controllers/pvprotection"
 	"svc.dev/svc/controllers/replicaset"
 	"svc.dev/svc/controllers/resourceclaim"
+	"svc.dev/svc/controllers/resourcepoolstatusrequest"
 	"svc.dev/svc/controllers/resourcequota"
 	"svc.dev/svc/controllers/rootcapublisher"
 	"svc.dev/svc/controllers/scheduler"
@@ -93,6 +94,7 @@ func All() []controller.Controller {
 		replicaset.New(),
 		replicaset.NewForReplicationControllers(),
 		resourceclaim.New(),
+		resourcepoolstatusrequest.New(),
 		resourcequota.New(),
 		rootcapublisher.New(),
 		scheduler.New(),

@@ -78,6 +78,12 @@ that are listed here, and that to record events. ` + "[Running controllers](../c
 			fmt.Fprintf(&b, "| aliases | %s |\n", quoted(c.Aliases))
 		}
 		switch {
+		case c.OnDemand && c.Gate != "":
+			fmt.Fprintf(&b, "| runs | when `--controllers` names it, or the feature gate `%s` is on", c.Gate)
+			if c.Newer {
+				b.WriteString(", and the API server serves what it reads")
+			}
+			b.WriteString(" |\n")
 		case c.OnDemand:
 			b.WriteString("| runs | only when `--controllers` names it |\n")
 		case c.Newer:

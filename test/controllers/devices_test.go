@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -308,6 +309,40 @@ var _ = Describe("resource claims", func() {
 			run(ctx, "-n", p.name, "patch", "pod", name, "--type=merge", `--patch={"metadata":{"finalizers":null}}`)
 		}
 	})
+
+	It("are counted by a request for the state of pools, which fails for a pool that it cannot express", func(ctx SpecContext) {
+		p := newPool(ctx)
+		node := p.addNode(ctx, nil)
+		broken := resourcev1.DeviceTaint{Key: "example.com/broken", Effect: resourcev1.DeviceTaintEffectNoSchedule}
+		publish(ctx, p.name, node, resourcev1.Device{Name: "gpu-0"}, resourcev1.Device{Name: "gpu-1"}, resourcev1.Device{Name: "gpu-2", Taints: []resourcev1.DeviceTaint{broken}})
+		first := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-first"}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "first.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1}, Devices: []resourcev1.Device{{Name: "gpu-0"}},
+		}}
+		Expect(client.Create(ctx, first)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(client.Delete(ctx, first)).To(Succeed()) })
+		name := "gpu"
+		Expect(client.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.name, Name: name}, Spec: wants(p.name)})).To(Succeed())
+		p.addPod(ctx, "web", func(pod *corev1.Pod) {
+			pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
+		})
+		Eventually(nodeOf(ctx, p.name, "web")).Should(Equal(node))
+
+		// A manager that starts has all slices and claims.
+		killManager(ctx)
+		for _, slice := range []struct{ name, driver string }{{node, "d.example.com"}, {first.Name, first.Spec.Driver}} {
+			request := &resourcev1alpha3.ResourcePoolStatusRequest{ObjectMeta: metav1.ObjectMeta{Name: slice.name}, Spec: resourcev1alpha3.ResourcePoolStatusRequestSpec{
+				Driver: slice.driver, PoolName: &node,
+			}}
+			Expect(client.Create(ctx, request)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { Expect(client.Delete(ctx, request)).To(Succeed()) })
+		}
+		startManager(ctx)
+		run(ctx, "wait", "--for=condition=Complete", "resourcepoolstatusrequest/"+node)
+		Expect(strings.Fields(run(ctx, "get", "resourcepoolstatusrequest", node, "--no-headers"))).To(HaveExactElements(
+			node, "d.example.com", "3", "1", "1", "1", "0", "1", "Complete", Not(BeEmpty())))
+		run(ctx, "wait", "--for=condition=Failed", "resourcepoolstatusrequest/"+first.Name)
+		Expect(run(ctx, "get", "resourcepoolstatusrequest", first.Name, "-o", "jsonpath={.status.conditions[0].message}")).To(ContainSubstring("status.pools[0].generation: Required value"))
+	})
 })
 
 // offer publishes devices of a node by their names, and a device class for them.
@@ -324,7 +359,7 @@ func offer(ctx SpecContext, class, node string, names ...string) {
 func publish(ctx SpecContext, class, node string, devices ...resourcev1.Device) {
 	GinkgoHelper()
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: "d.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
+		Driver: "d.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1},
 	}}
 	for _, device := range devices {
 		device.Attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"pool": {StringValue: &class}}

@@ -40,7 +40,7 @@ var (
 // end: see killManager.
 var managerFlags = []string{
 	"--leader-elect-lease-duration=20s", "--leader-elect-renew-deadline=15s", "--leader-elect-retry-period=200ms",
-	"--namespace-deletion-grace=1s", "--controllers=*,hostloadbalancer",
+	"--namespace-deletion-grace=1s", "--controllers=*,hostloadbalancer", "--feature-gates=DRAResourcePoolStatus=true",
 }
 
 func TestControllers(t *testing.T) {
@@ -57,7 +57,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
 	// The latest release has all fields that the controllers act on.
-	server, err = launch.Up(ctx, filepath.Join(dir, "data"), append(auditFlags(dir), "--controllers=", "--release=latest")...)
+	server, err = launch.Up(ctx, filepath.Join(dir, "data"), append(auditFlags(dir), "--controllers=", "--release=latest",
+		"--runtime-config=resource.k8s.io/v1alpha3/resourcepoolstatusrequests=true")...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		code, err := server.Stop(launch.Patience)

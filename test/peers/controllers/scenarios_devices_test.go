@@ -40,6 +40,23 @@ func deviceTaints() (all []scenario) {
 	)})
 }
 
+func poolStatusRequests() []scenario {
+	answered := func(pool string) []step {
+		return []step{
+			create(`{apiVersion: resource.k8s.io/v1alpha3, kind: ResourcePoolStatusRequest, metadata: {name: PLACE-q}, spec: {driver: d.example.com, poolName: %s}}`, pool),
+			reaches("ResourcePoolStatusRequest PLACE-q", "Complete?", "True"),
+		}
+	}
+	return []scenario{
+		{"state of a pool", slices.Concat([]step{
+			create(`{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: PLACE-s}, spec: {driver: d.example.com, nodeName: node, pool: {name: PLACE, generation: 1, resourceSliceCount: 1}, devices: [{name: gpu}, {name: spare}, {name: third}]}}`),
+			create(`{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}`),
+			patch("ResourceClaim/status c", `{status: {allocation: {devices: {results: [{request: r, driver: d.example.com, pool: PLACE, device: gpu}]}}}}`),
+		}, answered("PLACE"))},
+		{"state of a pool that does not exist", answered("PLACE-none")},
+	}
+}
+
 func storageMigrations() []scenario {
 	migrate := func(resource, ends string) step {
 		s := create(`{apiVersion: storagemigration.k8s.io/v1beta1, kind: StorageVersionMigration, metadata: {name: PLACE-a}, spec: {resource: %s}}`, resource)

@@ -19,7 +19,7 @@ func scenarios() []scenario {
 	all := slices.Concat(
 		statefulSets(), deployments(), replicaSets(), daemonSets(),
 		jobs(), cronJobs(), autoscalers(), loads(), disruptionBudgets(),
-		services(), quotas(), namespaces(), owners(), volumes(), attachments(), nodes(), accounts(), deviceTaints(), storageMigrations(), unusual(), rare(),
+		services(), quotas(), namespaces(), owners(), volumes(), attachments(), nodes(), accounts(), deviceTaints(), poolStatusRequests(), storageMigrations(), unusual(), rare(),
 	)
 	slices.SortFunc(all, func(a, b scenario) int { return strings.Compare(a.name, b.name) })
 	return all

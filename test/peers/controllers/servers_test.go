@@ -49,6 +49,7 @@ var kinds = map[string]kind{
 	"ResourceClaim":                  in("resource.k8s.io", "v1", "resourceclaims"),
 	"ResourceSlice":                  clusterWide("resource.k8s.io", "v1", "resourceslices"),
 	"DeviceTaintRule":                clusterWide("resource.k8s.io", "v1beta2", "devicetaintrules"),
+	"ResourcePoolStatusRequest":      clusterWide("resource.k8s.io", "v1alpha3", "resourcepoolstatusrequests"),
 	"StorageVersionMigration":        clusterWide("storagemigration.k8s.io", "v1beta1", "storageversionmigrations"),
 	"LimitRange":                     in("", "v1", "limitranges"),
 	"ValidatingWebhookConfiguration": clusterWide("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"),
@@ -76,9 +77,9 @@ var flags = []string{
 }
 
 // newer enables kinds and controllers that are off by default in 1.36.
-const newer = "--feature-gates=DRADeviceTaintRules=true,StorageVersionMigrator=true,HPAScaleToZero=true,PersistentVolumeClaimUnusedSinceTime=true"
+const newer = "--feature-gates=DRADeviceTaintRules=true,DRAResourcePoolStatus=true,StorageVersionMigrator=true,HPAScaleToZero=true,PersistentVolumeClaimUnusedSinceTime=true"
 
-var newerKinds = []string{newer, "--runtime-config=resource.k8s.io/v1beta2=true,storagemigration.k8s.io/v1beta1=true"}
+var newerKinds = []string{newer, "--runtime-config=resource.k8s.io/v1beta2=true,resource.k8s.io/v1alpha3/resourcepoolstatusrequests=true,storagemigration.k8s.io/v1beta1=true"}
 
 // start starts both systems, without schedulers: the scripts bind the pods.
 func start(t *testing.T) (svc, kube *system) {
