@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestGatesDecideAboutControllersThatAreNotNamed(t *testing.T) {
-	const cleaner, ranges = "legacy-service-account-token-cleaner", "servicecidr"
+	const cleaner, ranges, pools = "legacy-service-account-token-cleaner", "servicecidr", "resourcepoolstatusrequest"
 	for _, tc := range []struct {
 		minor       int
 		gate        string
@@ -48,6 +48,9 @@ func TestGatesDecideAboutControllersThatAreNotNamed(t *testing.T) {
 		{28, "MultiCIDRServiceAllocator", false, []string{"*"}, ranges, false},
 		{28, "MultiCIDRServiceAllocator", false, []string{"*", "service-cidr-controller"}, ranges, true},
 		{28, "MultiCIDRServiceAllocator", true, []string{"*", "-service-cidr-controller"}, ranges, false},
+		{37, "", false, []string{"*"}, pools, false},
+		{37, "DRAResourcePoolStatus", true, []string{"*"}, pools, true},
+		{37, "", false, []string{"*", "resourcepoolstatusrequest-controller"}, pools, true},
 	} {
 		t.Run(fmt.Sprintf("1.%d %s=%t %v", tc.minor, tc.gate, tc.on, tc.controllers), func(t *testing.T) {
 			if tc.gate != "" {

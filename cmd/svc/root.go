@@ -132,16 +132,19 @@ func noArguments(cmd *cobra.Command, args []string) error {
 
 // values describes the values of each type of flag.
 var values = map[string]string{
-	"bool":      "true or false",
-	"int":       "a whole number",
-	"int32":     "a whole number",
-	"uint32":    "a whole number from 0",
-	"float32":   "a number",
-	"Level":     "a whole number from 0",
-	"intSlice":  "whole numbers with commas between",
-	"duration":  "a duration, such as 30s or 5m",
-	"ip":        "an IP address",
-	"portRange": "a range of ports, such as 30000-32767",
+	"bool":       "true or false",
+	"int":        "a whole number",
+	"int32":      "a whole number",
+	"uint32":     "a whole number from 0",
+	"float32":    "a number",
+	"float64":    "a number",
+	"Level":      "a whole number from 0",
+	"intSlice":   "whole numbers with commas between",
+	"int32Slice": "whole numbers with commas between",
+	"duration":   "a duration, such as 30s or 5m",
+	"quantity":   "an amount, such as 64Ki",
+	"ip":         "an IP address",
+	"portRange":  "a range of ports, such as 30000-32767",
 }
 
 // explainFlag adds to the error about an invalid value of a flag what the flag accepts, and to

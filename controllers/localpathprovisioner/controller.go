@@ -5,11 +5,14 @@ package localpathprovisioner
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -38,12 +41,20 @@ func New() controller.Controller {
 			fs.StringVar(&o.class, ClassFlag, o.class, "The storage class of the provisioner "+localpath.Provisioner+" to create at the start, unless one of the name exists. "+
 				"It becomes the default if there is no other default. Empty creates none; svc up creates local-path.")
 		},
-		Setup: o.setup,
+		Validate: o.validate,
+		Setup:    o.setup,
 	}
 }
 
 type options struct {
 	class string
+}
+
+func (o *options) validate() []error {
+	if problems := validation.IsDNS1123Subdomain(o.class); o.class != "" && len(problems) > 0 {
+		return []error{fmt.Errorf("--%s: invalid name %q: %s", ClassFlag, o.class, strings.Join(problems, "; "))}
+	}
+	return nil
 }
 
 const workers = 4

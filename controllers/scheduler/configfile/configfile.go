@@ -49,7 +49,7 @@ func (c *Config) Disable(filter string) {
 func Read(name string) (*Config, []error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return nil, []error{err}
+		return nil, []error{fmt.Errorf("%w; name a file with a KubeSchedulerConfiguration", err)}
 	}
 	config, errs := parse(data)
 	for i := range errs {

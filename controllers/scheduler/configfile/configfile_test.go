@@ -1,7 +1,9 @@
 package configfile
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -251,7 +253,7 @@ func TestErrorsOfExtenders(t *testing.T) {
 
 func TestReadNamesTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
-	if _, errs := Read(file); len(errs) != 1 || !os.IsNotExist(errs[0]) {
+	if _, errs := Read(file); len(errs) != 1 || !errors.Is(errs[0], fs.ErrNotExist) {
 		t.Errorf("got %v", errs)
 	}
 	if err := os.WriteFile(file, []byte(header+"percentageOfNodesToScore: 101\n"), 0o600); err != nil {
