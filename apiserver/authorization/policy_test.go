@@ -135,6 +135,28 @@ func TestRolesFollowTheGatesOfTheRelease(t *testing.T) {
 	}
 }
 
+func TestRolesAllowPodGroupsWithTheirGate(t *testing.T) {
+	for _, test := range []struct{ role, verb, resource, gates string }{
+		{"system:aggregate-to-view", "list", "podgroups", "GenericWorkload=true"},
+		{"system:aggregate-to-edit", "create", "workloads", "GenericWorkload=true"},
+		{"system:kube-scheduler", "patch", "podgroups/status", "GenericWorkload=true"},
+		{"system:controller:podgroup-protection-controller", "update", "podgroups", "GenericWorkload=true"},
+		{"system:controller:job-controller", "create", "workloads", "WorkloadWithJob=true"},
+		{"system:aggregate-to-view", "list", "compositepodgroups", "CompositePodGroup=true"},
+	} {
+		resource, subresource, _ := strings.Cut(test.resource, "/")
+		request := authorizer.AttributesRecord{Verb: test.verb, APIGroup: "scheduling.k8s.io", Resource: resource, Subresource: subresource, ResourceRequest: true}
+		for _, gates := range []string{"", test.gates} {
+			got := slices.ContainsFunc(rolesAt(t, release.Release{Major: 1, Minor: 37}, gates), func(r DefaultRole) bool {
+				return r.Name == test.role && slices.ContainsFunc(r.Rules, func(rule rbacv1.PolicyRule) bool { return Allows(rule, request) })
+			})
+			if got != (gates != "") {
+				t.Errorf("gates %q: %s allows to %s %s: %v", gates, test.role, test.verb, test.resource, got)
+			}
+		}
+	}
+}
+
 func TestTheSchedulerMakesClaimsWhereDeviceClassesOfferExtendedResources(t *testing.T) {
 	for _, test := range []struct {
 		minor int

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,10 +42,10 @@ func New() controller.Controller {
 		Aliases: []string{"kube-scheduler"},
 		Reads:   reads(),
 
-		FurtherGates: []string{devicetaints.RulesGate, volumesGate, decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate, devices.ExtendedResourcesGate},
+		FurtherGates: []string{devicetaints.RulesGate, volumesGate, decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate, devices.ExtendedResourcesGate, groupsGate},
 		// Releases before 1.24 do not have it; drivers' capacity is not considered then.
-		// Releases since 1.34 have the kinds of resource claims.
-		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}},
+		// Releases since 1.34 have the kinds of resource claims, and since 1.37 that of groups.
+		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}, &schedulingv1beta1.PodGroup{}},
 		Older:    versions.Objects(devicetaints.Rules[1:]),
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("", []string{"pods/binding"}, []string{"create"}),
@@ -54,6 +55,7 @@ func New() controller.Controller {
 			controller.Can("resource.k8s.io", []string{"resourceclaims", "resourceclaims/status", "resourceclaims/binding"}, []string{"patch"}),
 			// Those for extended resources.
 			controller.Can("resource.k8s.io", []string{"resourceclaims"}, []string{"create", "delete"}),
+			controller.Can("scheduling.k8s.io", []string{"podgroups/status"}, []string{"patch"}),
 		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.StringVar(&o.name, nameFlag, o.name, "The spec.schedulerName of the pods that are given a node. Other pods are left to other schedulers.")
@@ -175,6 +177,15 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	watched, err := servedKinds(env.Served, env.Gate)
 	if err != nil {
 		return err
+	}
+	if on, err := groupsServed(ctx, env); err != nil {
+		return err
+	} else if on {
+		s.groups = newGroupReconciler(env.Client, env.Clock.Now)
+		watched = append(watched, groups())
+		if err := controller.Run(env, controller.Options{Name: "scheduler-groups", Workers: conditionWorkers}, s.groups, s.groups.trigger.Watch()); err != nil {
+			return err
+		}
 	}
 	for _, k := range watched {
 		informer, err := env.Manager.GetCache().GetInformer(ctx, k.object, cache.BlockUntilSynced(false))

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/storage/volume"
@@ -16,6 +15,7 @@ import (
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/controllers/scheduler/configfile"
 	"svc.dev/svc/controllers/scheduler/decision"
+	"svc.dev/svc/controllers/scheduler/gang"
 	"svc.dev/svc/controllers/scheduler/queue"
 )
 
@@ -38,6 +38,13 @@ type core struct {
 	binding map[types.UID]binding
 	// writing are the numbers of steps of a pod whose devices are being written.
 	writing map[types.UID]int
+
+	// groups are nil if pods are scheduled without regard to their groups. decided are
+	// the steps that next returns before it decides again, and scheduled are groups to report
+	// as such.
+	groups    *gang.Groups
+	decided   []step
+	scheduled []*groupResult
 }
 
 // binding is the wait of a pod for its claims.
@@ -61,16 +68,25 @@ type step struct {
 	// extended is what to write into the pod's status when the devices are written; nil
 	// leaves it as it is.
 	extended *decision.ExtendedStatus
-	// waits is set if the pod must not be bound before its devices are ready.
-	waits bool
+	// waits is set if the pod must not be bound before its devices are ready. within is how
+	// long it waits for them and its claims.
+	waits  bool
+	within time.Duration
+	// nominated is the node that the pod was nominated to before.
+	nominated string
 	// release is the name of a resource claim to deallocate, or to delete if it is that for
 	// extended resources, for a pod without a node.
 	release string
-	// message is the reason why no node fits, and preemption what is done about it.
+	// message is the reason why no node fits, wokenBy are the events after which one may, if
+	// the pod was decided on with others, and preemption is what is done about it.
 	message    string
+	wokenBy    decision.Event
 	preemption decision.Preemption
 	// err is why there is no decision; the pod is retried.
 	err error
+	// group is the result for the pod's group, in the first step of those that were decided
+	// on together; nil if there is none to report.
+	group *groupResult
 }
 
 func (s step) node() string { return s.assumed.Spec.NodeName }
@@ -95,16 +111,36 @@ func newCore(config *configfile.Config, now func() time.Time, choose func(n int)
 	return c
 }
 
-// next schedules the next pod of the queue; false means that there is none.
+// next schedules the next pod of the queue, or returns the next step of a group that has been
+// decided on; false means that there is none.
 func (c *core) next() (step, bool) {
+	if len(c.decided) > 0 {
+		next := c.decided[0]
+		c.decided = c.decided[1:]
+		return next, true
+	}
 	pod := c.queue.Pop()
 	if pod == nil {
 		return step{}, false
 	}
-	next := step{pod: pod}
-	next.attempts, next.first = c.queue.Attempts(pod.UID)
+	if c.groups != nil && pod.Spec.SchedulingGroup != nil && c.assumed[pod.UID] == nil {
+		return c.scheduleMember(pod), true
+	}
+	return c.schedule(c.attempt(pod)), true
+}
+
+// attempt returns the step of a pod that was popped.
+func (c *core) attempt(pod *corev1.Pod) step {
+	s := step{pod: pod}
+	s.attempts, s.first = c.queue.Attempts(pod.UID)
+	return s
+}
+
+// schedule decides on a pod.
+func (c *core) schedule(next step) step {
+	pod := next.pod
 	if claim := c.binding[pod.UID].refused; claim != "" {
-		return c.retry(next, fmt.Errorf("binding volumes: provisioning failed for PVC %q", claim)), true
+		return c.retry(next, fmt.Errorf("binding volumes: provisioning failed for PVC %q", claim))
 	}
 	before := c.assumed[pod.UID]
 	if before != nil {
@@ -112,7 +148,7 @@ func (c *core) next() (step, bool) {
 	}
 	d := c.snapshot.Decide(pod, c.choose)
 	if d.Err != nil {
-		return c.retry(next, d.Err), true
+		return c.retry(next, d.Err)
 	}
 	if d.Node == "" {
 		c.forget(pod.UID)
@@ -124,37 +160,17 @@ func (c *core) next() (step, bool) {
 		if why := next.preemption.Message; why != "" {
 			next.message += " preemption: " + why
 		}
-		return next, true
+		return next
 	}
-	within, err := c.awaitClaims(pod, d.Claims)
-	if err == nil && d.Wait != nil {
-		if within, err = c.awaitDevices(pod, d.Wait); err != nil {
-			next.release = d.Wait.Claim
-		}
-	}
+	next, err := c.place(next, &d)
 	if err != nil {
-		return c.retry(next, err), true
+		return c.retry(next, err)
 	}
-	c.snapshot.Nominate(pod, "")
-	assumed := *pod
-	assumed.Spec.NodeName = d.Node
-	c.assumed[pod.UID] = &assumed
-	c.snapshot.SetPod(&assumed)
 	if before != nil && before.Spec.NodeName != d.Node {
 		c.wake(decision.PodGone)
 	}
-	if next.waits = d.Wait != nil; next.waits || len(d.Claims) > 0 {
-		// The pod stays assumed until its claims are bound and its devices are ready, and
-		// is then scheduled again.
-		c.queue.Await(pod.UID, queue.Events(decision.OwnClaimChanged), within)
-	}
-	if len(d.Claims) > 0 || before != nil {
-		c.snapshot.AssumeClaims(&assumed, d.Claims)
-	}
-	c.date(pod, d.Devices)
-	c.snapshot.AssumeDevices(&assumed, d.Devices)
-	next.assumed, next.claims, next.devices, next.extended = &assumed, d.Claims, d.Devices, d.ExtendedStatus
-	return next, true
+	c.await(next)
+	return next
 }
 
 // retry ends a step with an error. The pod is retried after a backoff.
@@ -163,52 +179,6 @@ func (c *core) retry(s step, err error) step {
 	c.queue.Retry(s.pod.UID)
 	s.err = err
 	return s
-}
-
-// date sets the time of new allocations, from which on the pod waits for its devices.
-func (c *core) date(pod *corev1.Pod, decisions []decision.DeviceDecision) {
-	if c.snapshot.DeviceBindTimeout(pod) == 0 {
-		return
-	}
-	for _, d := range decisions {
-		if d.Allocation != nil && d.Allocation.AllocationTimestamp == nil {
-			d.Allocation.AllocationTimestamp = &metav1.Time{Time: c.now()}
-		}
-	}
-}
-
-// awaitDevices returns how long a pod still waits for its devices to be ready, or an error if
-// they have not been in time.
-func (c *core) awaitDevices(pod *corev1.Pod, wait *decision.DeviceWait) (time.Duration, error) {
-	timeout := c.snapshot.DeviceBindTimeout(pod)
-	if wait.Since.IsZero() {
-		return timeout, nil
-	}
-	left := wait.Since.Add(timeout).Sub(c.now())
-	if left <= 0 {
-		return 0, fmt.Errorf("binding devices: the devices of resource claim %s were not ready within %s", wait.Claim, timeout)
-	}
-	return left, nil
-}
-
-// awaitClaims returns how long a pod still waits for its claims to be bound, or an error
-// if they have not been in time.
-func (c *core) awaitClaims(pod *corev1.Pod, claims []decision.ClaimDecision) (time.Duration, error) {
-	if len(claims) == 0 {
-		delete(c.binding, pod.UID)
-		return 0, nil
-	}
-	now, timeout := c.now(), c.snapshot.BindTimeout(pod)
-	b, waits := c.binding[pod.UID]
-	if !waits {
-		b.since = now
-		c.binding[pod.UID] = b
-	}
-	left := b.since.Add(timeout).Sub(now)
-	if waits && left <= 0 {
-		return 0, fmt.Errorf("binding volumes: claim %s was not bound within %s", claims[0].Claim, timeout)
-	}
-	return left, nil
 }
 
 // failed reverts a step that failed. The pod is retried, unless it has been
@@ -261,6 +231,9 @@ func (c *core) forget(uid types.UID) bool {
 	delete(c.assumed, uid)
 	delete(c.binding, uid)
 	c.snapshot.RemovePod(assumed)
+	if pod := c.queue.Get(uid); pod != nil {
+		c.setMember(pod)
+	}
 	c.wake(decision.PodGone)
 	if c.snapshot.ForgetClaims(assumed) {
 		c.wake(decision.ClaimChanged | decision.VolumeChanged)
@@ -275,6 +248,9 @@ func (c *core) podChanged(before, after *corev1.Pod) {
 	if before != nil && after != nil && before.UID != after.UID {
 		c.podChanged(before, nil)
 		before = nil
+	}
+	if c.groups != nil {
+		c.memberChanged(before, after)
 	}
 	switch {
 	case after == nil:

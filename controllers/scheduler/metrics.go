@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/scheduler/decision"
@@ -28,6 +29,9 @@ type schedulerMetrics struct {
 
 	preemptions prometheus.Counter
 	victims     prometheus.Histogram
+
+	// groups is nil if pods are scheduled without regard to their groups.
+	groups *groupMetrics
 }
 
 // newMetrics registers the metrics.
@@ -82,6 +86,39 @@ func newMetrics() *schedulerMetrics {
 			Help: "[STABLE] Number of selected preemption victims",
 		})),
 	}
+}
+
+// groupMetrics are those of kube-scheduler 1.37 about PodGroups.
+type groupMetrics struct {
+	attempts *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+// newGroupMetrics registers the metrics.
+func newGroupMetrics() *groupMetrics {
+	return &groupMetrics{
+		attempts: controller.Registered(prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "scheduler_podgroup_schedule_attempts_total",
+			Help: "[ALPHA] Number of attempts to schedule pod group, by the result. 'unschedulable' means a pod group could not be scheduled, while 'error' means an internal scheduler problem.",
+		}, []string{"result", "profile"})),
+		duration: controller.Registered(prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "scheduler_podgroup_scheduling_attempt_duration_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+			Help: "[ALPHA] Pod group scheduling attempt latency in seconds",
+		}, []string{"result", "profile"})),
+	}
+}
+
+// attempted records an attempt for a group.
+func (m *groupMetrics) attempted(r *groupResult, took time.Duration) {
+	outcome := unschedulable
+	switch r.reason {
+	case reasonScheduled:
+		outcome = scheduled
+	case schedulingv1beta1.PodGroupReasonSchedulerError:
+		outcome = failure
+	}
+	m.attempts.WithLabelValues(string(outcome), r.profile).Inc()
+	m.duration.WithLabelValues(string(outcome), r.profile).Observe(took.Seconds())
 }
 
 // result is the outcome of an attempt.
@@ -161,4 +198,5 @@ var eventNames = []struct {
 	{decision.OwnClassChanged, "DeviceClassUpdate"},
 	{decision.AttachmentGone, "VolumeAttachmentDelete"},
 	{decision.NamespaceChanged, "NamespaceUpdate"},
+	{decision.OwnGroupChanged, queue.PodGroupUpdate.Name},
 }

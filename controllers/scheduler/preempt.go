@@ -23,17 +23,22 @@ func (c *core) preempt(pod *corev1.Pod, d *decision.Decision) decision.Preemptio
 	p := c.snapshot.Preempt(pod, d, c.choose)
 	switch {
 	case p.Node != "":
-		c.snapshot.Nominate(pod, p.Node)
-		for _, victim := range p.Victims {
-			c.snapshot.Preempted(victim.UID, true)
-		}
-		for _, other := range p.Displaced {
-			c.snapshot.Nominate(other, "")
-		}
+		c.preempts(pod, p)
 	case p.Clear:
 		c.unnominate(pod)
 	}
 	return p
+}
+
+// preempts records a preemption: the place of the victims is the pod's.
+func (c *core) preempts(pod *corev1.Pod, p decision.Preemption) {
+	c.snapshot.Nominate(pod, p.Node)
+	for _, victim := range p.Victims {
+		c.snapshot.Preempted(victim.UID, true)
+	}
+	for _, other := range p.Displaced {
+		c.snapshot.Nominate(other, "")
+	}
 }
 
 // errPreemptorGone means that no victim was deleted, as the pod that preempts them was
@@ -80,7 +85,9 @@ func (c *core) unnominate(pod *corev1.Pod) {
 // preempt starts the preemption that a step decided on. It does not block.
 func (l *loop) preempt(ctx context.Context, s step) {
 	klog.FromContext(ctx).V(2).Info("Preempting pods", "pod", klog.KObj(s.pod), "node", s.preemption.Node, "victims", len(s.preemption.Victims))
-	l.metrics.preempted(len(s.preemption.Victims))
+	if n := len(s.preemption.Victims); n > 0 { // a pod of a gang may have none itself
+		l.metrics.preempted(n)
+	}
 	l.binding.Add(1)
 	l.running.Go(func() {
 		err := l.preemptor.preempt(ctx, s, func(victim *corev1.Pod) {

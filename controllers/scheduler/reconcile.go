@@ -24,7 +24,8 @@ import (
 // spec.nodeName (by binding) of pods with one of its names, and while they have none
 // their condition PodScheduled, status.nominatedNodeName and
 // status.extendedResourceClaimStatus, whose claim it creates and deletes. It deletes the
-// victims of preemption, and writes their condition DisruptionTarget before.
+// victims of preemption, and writes their condition DisruptionTarget before. With the gate
+// GenericWorkload, it reads PodGroups and alone writes their condition PodGroupInitiallyScheduled.
 //
 // It is not a reconciler with a work queue: it takes pods by priority, a decision
 // concerns all pods and nodes, and a pod must start to wait for an event in the same
@@ -40,8 +41,10 @@ type scheduler struct {
 	clock   clock.WithTicker
 	scheme  *runtime.Scheme
 	watches []watch
-	// conditions is run by the manager.
+	// conditions and groups are run by the manager; groups is nil if pods are scheduled
+	// without regard to their groups.
 	conditions *conditionReconciler
+	groups     *groupReconciler
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the manager
@@ -61,8 +64,13 @@ func (s *scheduler) Start(ctx context.Context) error {
 		binder:     &binder{client: s.client, plain: s.plain, live: s.live, extenders: s.config.Extenders},
 		preemptor:  &preemptor{client: s.plain, now: s.clock.Now},
 		conditions: s.conditions,
+		groups:     s.groups,
 		metrics:    newMetrics(),
 		running:    &running,
+	}
+	if s.groups != nil {
+		l.core.considerGroups()
+		l.metrics.groups = newGroupMetrics()
 	}
 	var extenders []decision.Extender
 	for _, e := range s.config.Extenders {
@@ -92,6 +100,7 @@ type loop struct {
 	binder     *binder
 	preemptor  *preemptor
 	conditions *conditionReconciler
+	groups     *groupReconciler
 	events     *eventRecorder
 	metrics    *schedulerMetrics
 	running    *sync.WaitGroup
@@ -130,6 +139,10 @@ func (l *loop) run(ctx context.Context) {
 			continue
 		default:
 		}
+		for _, r := range l.core.scheduled {
+			l.groups.enqueue(r)
+		}
+		l.core.scheduled = nil
 		var pause <-chan time.Time
 		if l.ready && l.binding.Load() < maxBinding {
 			start := l.clock.Now()
@@ -156,6 +169,10 @@ func (l *loop) run(ctx context.Context) {
 
 // execute starts a step that was decided from the time start on. It does not block.
 func (l *loop) execute(ctx context.Context, s step, start time.Time) {
+	if s.group != nil {
+		l.metrics.groups.attempted(s.group, l.clock.Since(start))
+		l.groups.enqueue(s.group)
+	}
 	if s.err != nil {
 		l.metrics.attempted(s.pod, failure, l.clock.Since(start))
 		klog.FromContext(ctx).Error(s.err, "Failed to schedule pod, will retry", "pod", klog.KObj(s.pod))

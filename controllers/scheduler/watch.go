@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/devicetaints"
 	"svc.dev/svc/controllers/scheduler/decision"
 	"svc.dev/svc/controllers/versions"
@@ -67,7 +68,20 @@ func reads() []client.Object {
 	for _, k := range kinds() {
 		objects = append(objects, k.object)
 	}
-	return append(objects, devicetaints.Rules[0].Object)
+	return append(objects, devicetaints.Rules[0].Object, groups().object)
+}
+
+// groups is the kind of PodGroups, which is watched with its gate.
+func groups() kind { return kindOf((*core).groupChanged) }
+
+// groupsServed reports whether pods are scheduled as their PodGroups say: if the gate is on and
+// the API server serves them.
+func groupsServed(ctx context.Context, env *controller.Env) (bool, error) {
+	on, err := env.On(ctx, groupsGate)
+	if err != nil || !on {
+		return false, err
+	}
+	return env.Served(groups().object)
 }
 
 // servedKinds returns the kinds that the API server serves, in the versions in which it

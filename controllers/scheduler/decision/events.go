@@ -35,6 +35,7 @@ const (
 	NodeFeatures           // the features that a node declares changed
 	OwnClassChanged        // a device class that offers, or offered, a resource which the pod requests was created, changed or deleted
 	OwnClaimChanged        // a claim of the pod itself, or the volume of one, was created, changed or deleted
+	OwnGroupChanged        // the pod's group was created or changed, or another pod of it got a node
 )
 
 // NodeEvents returns the events of a change of a node; before is nil for a new node,

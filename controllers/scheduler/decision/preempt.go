@@ -30,6 +30,7 @@ type Preemption struct {
 const (
 	noVictims     = "No preemption victims found for incoming pod"
 	notResolvable = "Preemption is not helpful for scheduling"
+	neverPreempts = "not eligible due to preemptionPolicy=Never."
 )
 
 // Preempt decides which pods to delete so that a pod fits a node. d is the decision
@@ -60,14 +61,9 @@ func (s *Snapshot) Preempt(pod *corev1.Pod, d *Decision, choose func(n int) int)
 	if best == nil {
 		return Preemption{Clear: true, Message: notAvailable(d.Nodes, reasons.byReason())}
 	}
-	p := Preemption{Node: best.node.name}
+	p := Preemption{Node: best.node.name, Displaced: s.NominatedBelow(pod, best.node.name)}
 	for _, victim := range best.victims {
 		p.Victims = append(p.Victims, victim.object)
-	}
-	for _, other := range best.node.nominated {
-		if other.priority() < priorityOf(pod) {
-			p.Displaced = append(p.Displaced, other.object)
-		}
 	}
 	return p
 }
@@ -76,13 +72,13 @@ func (s *Snapshot) Preempt(pod *corev1.Pod, d *Decision, choose func(n int) int)
 // or that it has done so, and its victims terminate.
 func (s *Snapshot) mayNotPreempt(pod *corev1.Pod, d *Decision) string {
 	if ptr.Deref(pod.Spec.PreemptionPolicy, corev1.PreemptLowerPriority) == corev1.PreemptNever {
-		return "not eligible due to preemptionPolicy=Never."
+		return neverPreempts
 	}
 	n := s.nodes.get(cmp.Or(s.Nominated(pod.UID), pod.Status.NominatedNodeName))
 	if n == nil || !slices.Contains(s.resolvable(d), n) {
 		return ""
 	}
-	if slices.ContainsFunc(n.pods, func(p *boundPod) bool { return p.priority() < priorityOf(pod) && p.isPreempted() }) {
+	if s.AwaitsVictims(pod) {
 		return "not eligible due to a terminating pod on the nominated node."
 	}
 	return ""

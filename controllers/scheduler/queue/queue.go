@@ -3,6 +3,7 @@
 // A pod is active (ordered by priority, then by time), or unschedulable: then it
 // waits for an event that may make it schedulable, and backs off before it is
 // retried. A pod with scheduling gates waits until they are removed.
+// So does a pod of a group that is not complete, if Queue.Holds says so.
 // The package has no goroutine and no lock. It belongs to the goroutine that
 // decides, which handles an event either before a decision, which then includes
 // it, or afterwards, when the pod waits already: no event is lost in between.
@@ -33,7 +34,7 @@ type Events uint32
 type Name string
 
 // The queues. A pod is in Backoff until its backoff ends, in Unschedulable while it
-// waits for an event, and in Gated while it has scheduling gates.
+// waits for an event, and in Gated while it has scheduling gates, or Queue.Holds holds it.
 const (
 	Active        Name = "active"
 	Backoff       Name = "backoff"
@@ -55,6 +56,7 @@ var (
 	ScheduleAttemptFailure = Cause{Name: "ScheduleAttemptFailure"}
 	BackoffComplete        = Cause{Name: "BackoffComplete"}
 	UnschedulableTimeout   = Cause{Name: "UnschedulableTimeout"}
+	PodGroupUpdate         = Cause{Name: "PodGroupUpdate"}
 )
 
 // Queue holds pods by UID.
@@ -64,6 +66,9 @@ type Queue struct {
 	InitialBackoff, MaxBackoff time.Duration
 	// Entered, if not nil, is called for each pod that enters a queue.
 	Entered func(Name, Cause)
+	// Holds, if not nil, reports whether a pod is not to be scheduled yet, besides those with
+	// scheduling gates. Sync tells the queue of a change.
+	Holds func(*corev1.Pod) bool
 
 	now      func() time.Time
 	entries  map[types.UID]*entry
@@ -121,7 +126,7 @@ func (q *Queue) Set(pod *corev1.Pod) {
 		e = &entry{pod: pod}
 		q.entries[pod.UID] = e
 		q.sequenceLast(e)
-		if gated(pod) {
+		if q.isGated(pod) {
 			q.gate(e, PodAdd)
 		} else {
 			q.activate(e, PodAdd)
@@ -131,15 +136,24 @@ func (q *Queue) Set(pod *corev1.Pod) {
 	old := e.pod
 	e.pod = pod
 	switch {
-	case gated(pod):
+	case q.isGated(pod):
 		q.gate(e, PodUpdate)
 	case e.gated:
-		e.gated = false
-		q.gated--
-		q.sequenceLast(e)
-		q.activate(e, PodUpdate)
+		q.ungate(e, PodUpdate)
 	case e.in == q.waiting && changed(old, pod):
 		q.wake(e, PodUpdate)
+	}
+}
+
+// Sync gates a pod that Holds holds now, or activates one that it does not hold any more.
+func (q *Queue) Sync(uid types.UID) {
+	e := q.entries[uid]
+	switch {
+	case e == nil:
+	case q.isGated(e.pod):
+		q.gate(e, PodGroupUpdate)
+	case e.gated:
+		q.ungate(e, PodGroupUpdate)
 	}
 }
 
@@ -153,7 +167,16 @@ func (q *Queue) gate(e *entry, cause Cause) {
 	}
 }
 
-func gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
+func (q *Queue) ungate(e *entry, cause Cause) {
+	e.gated = false
+	q.gated--
+	q.sequenceLast(e)
+	q.activate(e, cause)
+}
+
+func (q *Queue) isGated(pod *corev1.Pod) bool {
+	return len(pod.Spec.SchedulingGates) > 0 || q.Holds != nil && q.Holds(pod)
+}
 
 // changed reports whether there is a difference that a decision can depend on.
 func changed(old, pod *corev1.Pod) bool {
@@ -222,6 +245,20 @@ func (q *Queue) Pop() *corev1.Pod {
 		return nil
 	}
 	q.early = early
+	return q.pop(e)
+}
+
+// Take pops a pod that is to be scheduled together with the last one, whether it is active,
+// backs off or waits. It returns nil for a pod that is gated, in flight or not in the queue.
+func (q *Queue) Take(uid types.UID) *corev1.Pod {
+	e := q.entries[uid]
+	if e == nil || e.in == nil {
+		return nil
+	}
+	return q.pop(e)
+}
+
+func (q *Queue) pop(e *entry) *corev1.Pod {
 	q.leave(e)
 	if e.attempts++; e.attempts == 1 {
 		e.firstAttempt = q.now()

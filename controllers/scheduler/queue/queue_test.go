@@ -21,7 +21,9 @@ import (
 //
 //	set NAME [priority=N] [gated] [label=X]   adds or changes a pod
 //	remove NAME
+//	hold NAME, release NAME                   the pod's group is not complete, or is
 //	pop                                       prints the next pod
+//	take NAME                                 pops this pod
 //	wait NAME EVENT[,EVENT...] [DURATION]     no node fits the pod
 //	retry NAME                                another failure
 //	wake EVENT[,EVENT...] [NAME...]           the pods that the events may help; none means all
@@ -35,6 +37,8 @@ func TestScripts(t *testing.T) {
 		now := time.Unix(0, 0)
 		q := New(func() time.Time { return now })
 		var entered []string
+		held := map[types.UID]bool{}
+		q.Holds = func(pod *corev1.Pod) bool { return held[pod.UID] }
 		q.Entered = func(name Name, cause Cause) {
 			why := cause.Name
 			if why == "" {
@@ -47,6 +51,10 @@ func TestScripts(t *testing.T) {
 			case "entered":
 				defer func() { entered = nil }()
 				return strings.Join(entered, "\n")
+			case "hold", "release":
+				held[types.UID(c.Args[0])] = c.Name == "hold"
+				q.Sync(types.UID(c.Args[0]))
+				return ""
 			case "pending":
 				return fmt.Sprintf("active %d, backoff %d, unschedulable %d, gated %d", q.Pending(Active), q.Pending(Backoff), q.Pending(Unschedulable), q.Pending(Gated))
 			case "attempts":
@@ -66,10 +74,9 @@ func perform(t *testing.T, q *Queue, now *time.Time, command string, args []stri
 	case "remove":
 		q.Remove(types.UID(args[0]))
 	case "pop":
-		if pod := q.Pop(); pod != nil {
-			return string(pod.UID)
-		}
-		return "none"
+		return nameOf(q.Pop())
+	case "take":
+		return nameOf(q.Take(types.UID(args[0])))
 	case "wait":
 		within := MaxWait
 		if len(args) > 2 {
@@ -102,6 +109,13 @@ func perform(t *testing.T, q *Queue, now *time.Time, command string, args []stri
 		t.Fatalf("unknown command %q", command)
 	}
 	return ""
+}
+
+func nameOf(pod *corev1.Pod) string {
+	if pod == nil {
+		return "none"
+	}
+	return string(pod.UID)
 }
 
 func parsePod(t *testing.T, args []string) *corev1.Pod {
