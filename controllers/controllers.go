@@ -36,6 +36,7 @@ import (
 	"svc.dev/svc/controllers/persistentvolumeexpander"
 	"svc.dev/svc/controllers/podcertificaterequestcleaner"
 	"svc.dev/svc/controllers/podgc"
+	"svc.dev/svc/controllers/podgroupprotection"
 	"svc.dev/svc/controllers/pvcprotection"
 	"svc.dev/svc/controllers/pvprotection"
 	"svc.dev/svc/controllers/replicaset"
@@ -89,6 +90,7 @@ func All() []controller.Controller {
 		persistentvolumeexpander.New(),
 		podcertificaterequestcleaner.New(),
 		podgc.New(),
+		podgroupprotection.New(),
 		pvcprotection.New(),
 		pvprotection.New(),
 		replicaset.New(),

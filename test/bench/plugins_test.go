@@ -11,7 +11,7 @@ import (
 func TestTheCostOfEveryPluginIsMeasured(t *testing.T) {
 	// They refuse everything, take as long as their backend, and are of later kinds and
 	// subresources.
-	left := []string{"AlwaysDeny", "ImagePolicyWebhook", "ClusterTrustBundleAttest", "NodeDeclaredFeatureValidator", "PodResizeValidator"}
+	left := []string{"AlwaysDeny", "ImagePolicyWebhook", "ClusterTrustBundleAttest", "NodeDeclaredFeatureValidator", "PodResizeValidator", "PodGroupProtection"}
 	var measured []string
 	for _, a := range onEachKind("") {
 		measured = append(measured, a.plugins...)

@@ -34,9 +34,9 @@ type Server struct {
 
 // WithoutControllers returns the flags of a server that runs no controllers. No
 // controller creates service accounts then, so pods are not required to have one; and
-// none removes the finalizers of claims and volumes, so they get none.
+// none removes the finalizers of claims, volumes and pod groups, so they get none.
 func WithoutControllers(flags ...string) []string {
-	return append([]string{"--controllers=", "--disable-admission-plugins=ServiceAccount,StorageObjectInUseProtection"}, flags...)
+	return append([]string{"--controllers=", "--disable-admission-plugins=ServiceAccount,StorageObjectInUseProtection,PodGroupProtection"}, flags...)
 }
 
 // Up starts `svc up` on a data directory and a free port, with further flags,

@@ -30,6 +30,7 @@ import (
 	"svc.dev/svc/apiserver/admission/noderestriction"
 	"svc.dev/svc/apiserver/admission/nodetaint"
 	"svc.dev/svc/apiserver/admission/ownerreferences"
+	"svc.dev/svc/apiserver/admission/podgroupprotection"
 	"svc.dev/svc/apiserver/admission/podnodeselector"
 	"svc.dev/svc/apiserver/admission/podresize"
 	"svc.dev/svc/apiserver/admission/podsecurity"
@@ -129,7 +130,7 @@ const (
 	off = false
 )
 
-// All returns the plugins in the order of Kubernetes 1.28, and PodTopologyLabels,
+// All returns the plugins in the order of Kubernetes 1.28, and PodGroupProtection, PodTopologyLabels,
 // NodeDeclaredFeatureValidator and PodResizeValidator, of later releases. Plugins that change objects run before the webhooks, so that webhooks see the change.
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers
 func All(s Settings) []Plugin {
@@ -163,6 +164,7 @@ func All(s Settings) []Plugin {
 		{volumelabel.PluginName, off, "gives volumes a node affinity to the zone and region of their labels (deprecated).", volumelabel.Register},
 		{defaultstorageclass.PluginName, on, "sets the default StorageClass of claims that name none.", defaultstorageclass.Register},
 		{storageprotection.PluginName, on, "protects claims and volumes in use from deletion, by a finalizer.", storageprotection.Register},
+		{podgroupprotection.PluginName, on, "protects PodGroups with active pods from deletion, by a finalizer.", podgroupprotection.Register},
 		{ownerreferences.PluginName, off, "requires permissions on the object and its owners for changes of owner references.", ownerreferences.Register},
 		{claimresize.PluginName, on, "lets claims grow only if their StorageClass allows it.", claimresize.Register},
 		{runtimeclass.PluginName, on, "adds the overhead, node selector and tolerations of their RuntimeClass to pods.", runtimeclass.Register},

@@ -55,13 +55,13 @@ func TestEveryPluginIsDocumented(t *testing.T) {
 }
 
 // TestOrderAndDefaultsAreThoseOfKubernetes compares with kube-apiserver 1.28, which
-// has NodeRestriction off; kubeadm and svc have it on. PodTopologyLabels, NodeDeclaredFeatureValidator,
-// PodResizeValidator and MutatingAdmissionPolicy came later.
+// has NodeRestriction off; kubeadm and svc have it on. PodGroupProtection, PodTopologyLabels,
+// NodeDeclaredFeatureValidator, PodResizeValidator and MutatingAdmissionPolicy came later.
 func TestOrderAndDefaultsAreThoseOfKubernetes(t *testing.T) {
 	want := strings.Fields(`-AlwaysAdmit -NamespaceAutoProvision NamespaceLifecycle -NamespaceExists -SecurityContextDeny
 		-LimitPodHardAntiAffinityTopology LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition -AlwaysPullImages
 		-ImagePolicyWebhook PodSecurity -PodNodeSelector Priority DefaultTolerationSeconds -PodTolerationRestriction -EventRateLimit
-		-ExtendedResourceToleration -PersistentVolumeLabel DefaultStorageClass StorageObjectInUseProtection -OwnerReferencesPermissionEnforcement
+		-ExtendedResourceToleration -PersistentVolumeLabel DefaultStorageClass StorageObjectInUseProtection PodGroupProtection -OwnerReferencesPermissionEnforcement
 		PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest CertificateSubjectRestriction
 		DefaultIngressClass -DenyServiceExternalIPs PodTopologyLabels NodeDeclaredFeatureValidator PodResizeValidator MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy
 		ValidatingAdmissionWebhook ResourceQuota -AlwaysDeny`)
