@@ -105,6 +105,7 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 		validatePodFailurePolicy(spec, path.Child("podFailurePolicy")),
 		validateSuccessPolicy(spec, path.Child("successPolicy")),
 		validatePodReplacementPolicy(spec, path.Child("podReplacementPolicy")),
+		validateScheduling(spec, path.Child("scheduling")),
 		podspec.ValidateTemplate(&spec.Template, path.Child("template")),
 		validateRestartPolicy(spec, path.Child("template", "spec", "restartPolicy")))
 }
@@ -204,7 +205,7 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	} {
 		errs = slices.Concat(errs, apivalidation.ValidateImmutableField(f.now, f.was, path.Child(f.name)))
 	}
-	return errs
+	return slices.Concat(errs, validateSchedulingUpdate(spec.Scheduling, was.Scheduling, path.Child("scheduling")))
 }
 
 // validateCompletionsUpdate allows an indexed job to be scaled if completions and

@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/controllers/controller"
@@ -26,12 +27,16 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:    "job",
 		Aliases: []string{"job-controller"},
-		Reads:   []client.Object{&batchv1.Job{}, &corev1.Pod{}},
+		Reads:   []client.Object{&batchv1.Job{}, &corev1.Pod{}, &schedulingv1beta1.Workload{}, &schedulingv1beta1.PodGroup{}},
+		// They are there with a feature gate, at release 1.37 and later.
+		Optional:     []client.Object{&schedulingv1beta1.Workload{}, &schedulingv1beta1.PodGroup{}},
+		FurtherGates: []string{groupsGate},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("batch", []string{"jobs/status"}, []string{"update"}),
 			// To create pods with blockOwnerDeletion.
 			controller.Can("batch", []string{"jobs/finalizers"}, []string{"update"}),
 			controller.Can("", []string{"pods"}, []string{"create", "delete", "patch"}),
+			controller.Can("scheduling.k8s.io", []string{"workloads", "podgroups"}, []string{"create", "patch"}),
 		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many jobs are synced at the same time.")
@@ -58,16 +63,22 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	if err != nil {
 		return err
 	}
+	recorder := env.Recorder(component)
+	groups, err := newGroups(ctx, env, kind, recorder)
+	if err != nil {
+		return err
+	}
 	r := &reconciler{
 		client:  env.Client,
 		live:    env.Live,
-		pods:    pods.Control{Client: env.Client, Recorder: env.Recorder(component)},
+		pods:    pods.Control{Client: env.Client, Recorder: recorder},
 		kind:    kind,
 		store:   newStore(env.Clock.Now),
 		metrics: newMetrics(),
+		groups:  groups,
 	}
 	w := watches{cache: env.Manager.GetCache(), kind: kind, store: r.store}
-	if err := controller.Run(env, controller.Options{Name: "job", Workers: o.concurrent}, r, w.jobs(), w.pods()); err != nil {
+	if err := controller.Run(env, controller.Options{Name: "job", Workers: o.concurrent}, r, append(groups.watches(w), w.jobs(), w.pods())...); err != nil {
 		return err
 	}
 	orphanReconciler := &orphans{client: env.Client, live: env.Live}

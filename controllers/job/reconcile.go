@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,8 @@ type reconciler struct {
 	kind    schema.GroupVersionKind // of jobs
 	store   *store
 	metrics *jobMetrics
+	// groups is nil if the pods of jobs get no groups.
+	groups  *groups
 	unknown expectations.UnknownOutcomes
 }
 
@@ -54,10 +57,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	group, err := r.groups.ensure(ctx, job, controlled)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	plan := decide.Next(decide.Input{
 		Job: job, Pods: controlled, PreviousBackoff: r.store.backoff(req.NamespacedName, job.UID), Now: now,
 	})
-	err = r.execute(ctx, job, plan)
+	err = r.execute(ctx, job, group, plan)
 	r.metrics.synced(job, plan, r.store.now().Sub(now), err)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -135,8 +142,8 @@ func (r *reconciler) byController(ctx context.Context, namespace, uid string) ([
 	return found, nil
 }
 
-// execute executes the plan.
-func (r *reconciler) execute(ctx context.Context, job *batchv1.Job, plan *decide.Plan) error {
+// execute executes the plan. New pods get the group, unless it is nil.
+func (r *reconciler) execute(ctx context.Context, job *batchv1.Job, group *schedulingv1beta1.PodGroup, plan *decide.Plan) error {
 	key := client.ObjectKeyFromObject(job)
 	updated := job.DeepCopy()
 	events := plan.Events
@@ -149,7 +156,7 @@ func (r *reconciler) execute(ctx context.Context, job *batchv1.Job, plan *decide
 	r.store.setBackoff(key, job.UID, plan.Backoff)
 
 	o := decide.Outcome{Deleted: sets.New[types.UID](), Released: sets.New[types.UID](), Untracked: sets.New[types.UID]()}
-	errs := []error{r.create(ctx, job, plan.Create, &o), r.delete(ctx, job, plan.Delete, &o), r.release(ctx, key, plan.Release, &o)}
+	errs := []error{r.create(ctx, job, group, plan.Create, &o), r.delete(ctx, job, plan.Delete, &o), r.release(ctx, key, plan.Release, &o)}
 
 	status, settled := plan.Settle(o)
 	if !apiequality.Semantic.DeepEqual(&status, &updated.Status) {
@@ -173,9 +180,11 @@ func (r *reconciler) updateStatus(ctx context.Context, job *batchv1.Job, status 
 	return nil
 }
 
-func (r *reconciler) create(ctx context.Context, job *batchv1.Job, replicas []decide.Replica, o *decide.Outcome) (err error) {
+func (r *reconciler) create(ctx context.Context, job *batchv1.Job, group *schedulingv1beta1.PodGroup, replicas []decide.Replica, o *decide.Outcome) (err error) {
 	o.Created, err = pods.InBatches(len(replicas), 1, func(i int) error {
-		err := r.pods.Create(ctx, job, replicas[i].Pod(job, r.kind))
+		pod := replicas[i].Pod(job, r.kind)
+		join(pod, group)
+		err := r.pods.Create(ctx, job, pod)
 		r.unknown.Record(client.ObjectKeyFromObject(job), err)
 		return err
 	})

@@ -34,11 +34,17 @@ const beat = 500 * time.Millisecond
 // spec of the container.
 func newCluster(ctx context.Context, flags ...string) *cluster {
 	GinkgoHelper()
+	return newClusterOf(ctx, nil, flags...)
+}
+
+// newClusterOf is newCluster with flags of the server.
+func newClusterOf(ctx context.Context, serverFlags []string, flags ...string) *cluster {
+	GinkgoHelper()
 	dir, err := launch.TempDir()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
 	c := &cluster{flags: append(flags, managerFlags...)}
-	c.server, err = launch.Up(ctx, filepath.Join(dir, "data"), "--controllers=")
+	c.server, err = launch.Up(ctx, filepath.Join(dir, "data"), append(serverFlags, "--controllers=")...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { c.server.Kill() })
 	c.client, err = ctrlclient.New(c.server.Config, ctrlclient.Options{Scheme: client.Scheme()})
