@@ -12,12 +12,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containerSecurity returns a container's user, groups, capabilities and profiles.
+// containerSecurity returns a container's user, groups, capabilities and profiles. As in
+// kubelet, windowsOptions mean nothing on Linux: a pod may have them for nodes of both.
 func containerSecurity(in Input) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	sc := effective(in.Pod, in.Container)
-	if sc.WindowsOptions != nil {
-		return nil, fmt.Errorf("container %q has securityContext.windowsOptions, which a Linux node cannot follow", in.Container.Name)
-	}
 	security := &runtimeapi.LinuxContainerSecurityContext{
 		Capabilities:   capabilities(sc.Capabilities),
 		Privileged:     sc.Privileged != nil && *sc.Privileged,
@@ -71,9 +69,6 @@ func effective(pod *corev1.Pod, container *corev1.Container) corev1.SecurityCont
 	}
 	if sc.SELinuxOptions == nil {
 		sc.SELinuxOptions = ofPod.SELinuxOptions
-	}
-	if sc.WindowsOptions == nil {
-		sc.WindowsOptions = ofPod.WindowsOptions
 	}
 	if sc.RunAsUser == nil {
 		sc.RunAsUser = ofPod.RunAsUser

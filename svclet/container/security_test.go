@@ -171,11 +171,17 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-func TestWindowsOptionsAreRefused(t *testing.T) {
+func TestWindowsOptionsChangeNothing(t *testing.T) {
 	pod := testPod()
-	pod.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(true)}}
-	_, err := Config(t.Context(), testInput(pod, &pod.Spec.Containers[0], nil))
-	if err == nil || !strings.Contains(err.Error(), "windowsOptions") {
-		t.Errorf("error %v", err)
+	without, err := Config(t.Context(), testInput(pod, &pod.Spec.Containers[0], nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(false), RunAsUserName: ptr.To("ContainerUser")}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: options}
+	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{WindowsOptions: options}
+	with, err := Config(t.Context(), testInput(pod, &pod.Spec.Containers[0], nil))
+	if diff := cmp.Diff(without, with, protocmp.Transform()); err != nil || diff != "" {
+		t.Errorf("error %v, or the configuration changes:\n%s", err, diff)
 	}
 }

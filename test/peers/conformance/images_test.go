@@ -137,6 +137,8 @@ func addTools(ctx context.Context, image launch.Image) error {
 		}
 	}
 	image.Files["/bin/sh"] = launch.ImageFile{Link: "bash"}
+	addDirectories(image, "/var/tmp")
+	image.Files["/var/tmp"] = launch.ImageFile{Mode: fs.ModeDir | fs.ModeSticky | 0o777}
 	return nil
 }
 
