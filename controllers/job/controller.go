@@ -30,7 +30,7 @@ func New() controller.Controller {
 		Reads:   []client.Object{&batchv1.Job{}, &corev1.Pod{}, &schedulingv1beta1.Workload{}, &schedulingv1beta1.PodGroup{}},
 		// They are there with a feature gate, at release 1.37 and later.
 		Optional:     []client.Object{&schedulingv1beta1.Workload{}, &schedulingv1beta1.PodGroup{}},
-		FurtherGates: []string{groupsGate},
+		ReleaseGates: []string{groupsGate},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("batch", []string{"jobs/status"}, []string{"update"}),
 			// To create pods with blockOwnerDeletion.

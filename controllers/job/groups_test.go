@@ -198,8 +198,11 @@ func TestWithoutTheGateJobsGetNoGroup(t *testing.T) {
 	if pod.Spec.SchedulingGroup != nil {
 		t.Error("the pod has a group")
 	}
-	if !slices.Contains(New().FurtherGates, groupsGate) {
-		t.Error("the gate is not declared")
+}
+
+func TestJobsWaitForTheReleaseThatDecidesAboutTheirGate(t *testing.T) {
+	if gates := New().ReleaseGates; !slices.Contains(gates, groupsGate) {
+		t.Errorf("gates %v, want %s", gates, groupsGate)
 	}
 }
 

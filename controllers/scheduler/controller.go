@@ -42,7 +42,8 @@ func New() controller.Controller {
 		Aliases: []string{"kube-scheduler"},
 		Reads:   reads(),
 
-		FurtherGates: []string{devicetaints.RulesGate, volumesGate, decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate, devices.ExtendedResourcesGate, groupsGate},
+		FurtherGates: []string{devicetaints.RulesGate, volumesGate},
+		ReleaseGates: append(profileGates(), groupsGate),
 		// Releases before 1.24 do not have it; drivers' capacity is not considered then.
 		// Releases since 1.34 have the kinds of resource claims, and since 1.37 that of groups.
 		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}, &schedulingv1beta1.PodGroup{}},
@@ -134,6 +135,12 @@ func awaitDevices(profiles []*decision.Profile, on bool) error {
 	return nil
 }
 
+// profileGates returns the feature gates that change the profiles, and are on by default at some
+// releases.
+func profileGates() []string {
+	return []string{decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate, devices.ExtendedResourcesGate}
+}
+
 // applyGates changes the profiles as the feature gates say, or rejects them.
 func applyGates(ctx context.Context, env *controller.Env, config *configfile.Config) error {
 	scores, _ := env.Gate(volumesGate)
@@ -141,7 +148,7 @@ func applyGates(ctx context.Context, env *controller.Env, config *configfile.Con
 		return err
 	}
 	on := map[string]bool{}
-	for _, gate := range []string{decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate, devices.ExtendedResourcesGate} {
+	for _, gate := range profileGates() {
 		var err error
 		if on[gate], err = env.On(ctx, gate); err != nil {
 			return err

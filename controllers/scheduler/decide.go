@@ -123,8 +123,10 @@ func (c *core) next() (step, bool) {
 	if pod == nil {
 		return step{}, false
 	}
-	if c.groups != nil && pod.Spec.SchedulingGroup != nil && c.assumed[pod.UID] == nil {
-		return c.scheduleMember(pod), true
+	if c.groups != nil && c.assumed[pod.UID] == nil {
+		if group := c.groups.Of(pod); group != nil {
+			return c.scheduleMember(group, pod), true
+		}
 	}
 	return c.schedule(c.attempt(pod)), true
 }

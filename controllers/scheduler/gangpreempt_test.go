@@ -177,3 +177,18 @@ func TestNoPlaceIsKeptForAGangThatIsHeld(t *testing.T) {
 	c.pod("single", nil)
 	c.expect("single -> n")
 }
+
+func TestNoPlaceIsKeptForAHeldPodWhoseNominationIsWrittenLater(t *testing.T) {
+	c := newGroups(t)
+	c.node("n", nil)
+	c.low("low0", "n")
+	c.low("low1", "n")
+	c.core.groupChanged(nil, important("g", 2))
+	c.importantPods("g", "a", "b")
+	c.expect("a: Insufficient cpu", "b: minCount (2)")
+	c.removePod("b")
+	c.pod("a", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" })
+	c.removePod("low0")
+	c.pod("single", nil)
+	c.expect("single -> n")
+}

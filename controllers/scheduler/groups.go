@@ -119,8 +119,7 @@ func (c *core) groupChanged(before, after *schedulingv1beta1.PodGroup) {
 
 // scheduleMember decides on a pod of a group. If the group is a gang of which not enough pods have
 // a node, all that have none are decided on together.
-func (c *core) scheduleMember(pod *corev1.Pod) step {
-	group := c.groups.Of(pod)
+func (c *core) scheduleMember(group *gang.Group, pod *corev1.Pod) step {
 	if !group.HasQuorum() {
 		return c.scheduleGang(group, pod)
 	}

@@ -311,6 +311,13 @@ func TestPodsWithAGroupAreScheduledAtOnceWithoutTheGate(t *testing.T) {
 	}
 }
 
+func TestAPodInAGroupOfAnUnknownKindIsScheduledByItself(t *testing.T) {
+	c := newGroups(t)
+	c.node("n", nil)
+	c.pod("a", func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{} })
+	c.expect("a -> n")
+}
+
 // tooLarge is a pod that fits no node.
 func tooLarge(p *corev1.Pod) {
 	p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("5")
@@ -369,7 +376,12 @@ func TestPodGroupsAreWatchedWithTheirGateOnly(t *testing.T) {
 	if slices.ContainsFunc(kinds(), isGroups) || !isGroups(groups()) {
 		t.Error("PodGroups are watched without the gate")
 	}
-	if declared := New(); !slices.Contains(declared.FurtherGates, groupsGate) {
-		t.Errorf("gates %v", declared.FurtherGates)
+}
+
+func TestTheSchedulerWaitsForTheReleaseThatDecidesAboutItsGates(t *testing.T) {
+	for _, gate := range append(profileGates(), groupsGate) {
+		if gates := New().ReleaseGates; !slices.Contains(gates, gate) {
+			t.Errorf("gates %v, want %s", gates, gate)
+		}
 	}
 }

@@ -57,12 +57,15 @@ func (c *core) preemptionFailed(s step, err error) {
 }
 
 // nominate updates the nomination of a pod without a node. Its status decides if it has
-// changed; else it may be older than the last decision.
+// changed; else it may be older than the last decision. A pod that is held since that decision
+// gets none; that of a pod which the scheduler has just found stays for when its group is complete.
 func (c *core) nominate(before, after *corev1.Pod) {
 	node := after.Status.NominatedNodeName
 	switch {
 	case c.assumed[after.UID] != nil:
 		return
+	case before != nil && c.groups != nil && c.groups.Held(after):
+		node = ""
 	case before != nil && before.Status.NominatedNodeName == node:
 		node = c.snapshot.Nominated(after.UID)
 	}
