@@ -64,7 +64,7 @@ func unusualVolumes() (all []scenario) {
 		scenario{"volume unusual, reserved for a claim of another mode", []step{volume("v", ", claimRef: {namespace: PLACE, name: a}"), claim("a", ", volumeMode: Block")}},
 		scenario{"volume unusual, class created later", []step{claim("a", ""), class("c", "")}},
 		scenario{"volume unusual, class deleted", []step{class("c", ""), claim("a", ""), remove("StorageClass PLACE-c", background), patch(pvc, "{metadata: {labels: {a: b}}}")}},
-		scenario{"volume unusual, many of a pod", []step{volume("v", ""), volume("w", ""), claim("a", ""), claim("b", ""),
+		scenario{"volume unusual, many of a pod", []step{volume("v", ""), claim("a", ""), volume("w", ""), claim("b", ""),
 			create(`{apiVersion: v1, kind: Pod, metadata: {name: user}, spec: {terminationGracePeriodSeconds: 5, containers: [{name: c, image: c}], volumes: [{name: v, persistentVolumeClaim: {claimName: a}}, {name: w, persistentVolumeClaim: {claimName: b}}, {name: x, persistentVolumeClaim: {claimName: absent}},
 				{name: e, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: PLACE-c, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}, {name: f, ephemeral: {volumeClaimTemplate: {metadata: {annotations: {a: b}}, spec: {storageClassName: PLACE-c, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}]}}`),
 			answer("run", "user"), remove(pvc, background), remove("PersistentVolumeClaim user-e", background), answer("kill", "user"), answer("stop", "user")}},
