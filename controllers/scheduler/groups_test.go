@@ -23,7 +23,7 @@ func newGroups(t *testing.T) *cluster {
 	return c
 }
 
-// gang returns a PodGroup that needs so many pods; with 0, its policy is basic.
+// gangOf returns a PodGroup that needs so many pods; with 0, its policy is basic.
 func gangOf(name string, minCount int) *schedulingv1beta1.PodGroup {
 	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Generation: 1}}
 	if minCount == 0 {
@@ -237,6 +237,24 @@ func TestPodsOfAGangThatLosesOneBeforeItIsScheduledAreHeldAgain(t *testing.T) {
 	}
 	c.podsOf("g", "b")
 	c.expect("a -> n", "b -> n")
+}
+
+func TestAPodIsHeldWhileTooFewOthersOfItsGangHaveNotEnded(t *testing.T) {
+	c := newGroups(t)
+	c.node("n", nil)
+	c.node("m", nil)
+	c.core.groupChanged(nil, gangOf("g", 3))
+	c.podsOf("g", "a", "b", "c")
+	c.expect("a -> m", "b -> n", "c -> m")
+	c.pod("a", on("m"))
+	c.pod("b", on("n"))
+	c.pod("c", on("m"))
+	c.pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	c.pod("b", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	c.podsOf("g", "d")
+	c.expect()
+	c.core.groupChanged(gangOf("g", 3), gangOf("g", 2))
+	c.expect("d -> n")
 }
 
 func TestAPodThatLosesItsNodeWaitsForAGroupThatWasDeleted(t *testing.T) {
