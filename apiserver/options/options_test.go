@@ -313,7 +313,7 @@ func TestOptionsShareNothing(t *testing.T) {
 
 func TestPluginsThatSvcDoesNotHaveMayBeDisabledButNotEnabled(t *testing.T) {
 	const etcd = "--etcd-servers=http://127.0.0.1:2379"
-	o, err := parse(t, etcd, "--disable-admission-plugins=PodGroupProtection,Priority", "--disable-admission-plugins=JobValidation")
+	o, err := parse(t, etcd, "--disable-admission-plugins=PodGroupWorkloadExists,Priority", "--disable-admission-plugins=JobValidation")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 // absentPlugins are plugins of Kubernetes that svc does not have: those of releases
 // after 1.28.
 var absentPlugins = []string{
-	"JobValidation", "PodGroupProtection", "PodGroupWorkloadExists",
+	"JobValidation", "PodGroupWorkloadExists",
 }
 
 // disabledPlugins is the value of --disable-admission-plugins. It accepts absent plugins and ignores them.
