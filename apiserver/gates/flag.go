@@ -116,28 +116,28 @@ func At(r releases.Release, set featuregate.FeatureGate) (featuregate.FeatureGat
 	for _, name := range explicit(set) {
 		values[name] = set.Enabled(featuregate.Feature(name))
 	}
-	known.Lock()
-	defer known.Unlock()
-	for _, k := range known.made {
-		if k.release == r && maps.Equal(k.values, values) {
-			return k.gates, nil
+	made.Lock()
+	defer made.Unlock()
+	for _, m := range made.all {
+		if m.release == r && maps.Equal(m.values, values) {
+			return m.gates, nil
 		}
 	}
 	gates, err := makeAt(r, values)
 	if err == nil {
-		known.made = append(known.made, knownGates{r, values, gates})
+		made.all = append(made.all, madeGates{r, values, gates})
 	}
 	return gates, err
 }
 
-// known are the gates that At has made. A start asks for its own a dozen times, and
+// made are the gates that At has made. A start asks for its own a dozen times, and
 // making them takes more than a millisecond.
-var known struct {
+var made struct {
 	sync.Mutex
-	made []knownGates
+	all []madeGates
 }
 
-type knownGates struct {
+type madeGates struct {
 	release releases.Release
 	values  map[string]bool
 	gates   featuregate.FeatureGate

@@ -5,7 +5,6 @@ package options
 
 import (
 	"net"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -259,7 +258,7 @@ func New() *Options {
 	o.Admission = newAdmission(plugins.Settings{
 		Tolerations: o.Tolerations,
 		Release:     func() release.Release { return o.Release },
-		Gates:       sync.OnceValues(o.Gates),
+		Gates:       o.Gates,
 	})
 	return o
 }

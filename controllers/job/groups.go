@@ -132,15 +132,15 @@ func (g *groups) ensure(ctx context.Context, job *batchv1.Job, owned []*corev1.P
 	return group, nil
 }
 
-// find finds the group of a job, or makes it if make is set.
-func (g *groups) find(ctx context.Context, job *batchv1.Job, delegated, make bool) (*schedulingv1beta1.PodGroup, error) {
+// find finds the group of a job, or makes it if mayCreate is set.
+func (g *groups) find(ctx context.Context, job *batchv1.Job, delegated, mayCreate bool) (*schedulingv1beta1.PodGroup, error) {
 	var workload *schedulingv1beta1.Workload
 	var template *schedulingv1beta1.PodGroupTemplate
 	var err error
 	if delegated {
 		workload, template, err = g.parents(ctx, job)
 	} else {
-		workload, template, err = g.own(ctx, job, make)
+		workload, template, err = g.own(ctx, job, mayCreate)
 	}
 	if err != nil || workload == nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (g *groups) find(ctx context.Context, job *batchv1.Job, delegated, make boo
 	switch {
 	case err != nil || several:
 		return nil, err
-	case group == nil && make:
+	case group == nil && mayCreate:
 		return g.create(ctx, job, workload, template, !delegated)
 	case group == nil:
 		return nil, nil
@@ -159,7 +159,7 @@ func (g *groups) find(ctx context.Context, job *batchv1.Job, delegated, make boo
 
 // own returns the Workload that a job controls, with its template, as the job says now. It is nil
 // if there is none, or several.
-func (g *groups) own(ctx context.Context, job *batchv1.Job, make bool) (*schedulingv1beta1.Workload, *schedulingv1beta1.PodGroupTemplate, error) {
+func (g *groups) own(ctx context.Context, job *batchv1.Job, mayCreate bool) (*schedulingv1beta1.Workload, *schedulingv1beta1.PodGroupTemplate, error) {
 	wanted, err := workloadbuilder.NewBuilder(batch.SchedulingItem(templateName(job), &job.Spec, nil), workloadbuilder.BuildOptions{
 		Name: workloadName(job), Namespace: job.Namespace, Owner: metav1.NewControllerRef(job, g.job),
 	}).BuildWorkload()
@@ -176,7 +176,7 @@ func (g *groups) own(ctx context.Context, job *batchv1.Job, make bool) (*schedul
 	case len(all) > 1:
 		klog.FromContext(ctx).Error(nil, "Job has several workloads, its pods get no group", "job", klog.KObj(job), "count", len(all))
 		return nil, nil, nil
-	case len(all) == 0 && !make:
+	case len(all) == 0 && !mayCreate:
 		return nil, nil, nil
 	case len(all) == 0:
 		if err := g.client.Create(ctx, wanted); err != nil {

@@ -165,30 +165,20 @@ func TestAGangPreemptsNothing(t *testing.T) {
 }
 
 func TestNoPlaceIsKeptForAGangThatIsHeld(t *testing.T) {
-	c := newGroups(t)
-	c.node("n", nil)
-	c.low("low0", "n")
-	c.low("low1", "n")
-	c.core.groupChanged(nil, important("g", 2))
-	c.importantPods("g", "a", "b")
-	c.expect("a: Insufficient cpu", "b: minCount (2)")
-	c.removePod("b")
-	c.removePod("low0")
-	c.pod("single", nil)
-	c.expect("single -> n")
-}
-
-func TestNoPlaceIsKeptForAHeldPodWhoseNominationIsWrittenLater(t *testing.T) {
-	c := newGroups(t)
-	c.node("n", nil)
-	c.low("low0", "n")
-	c.low("low1", "n")
-	c.core.groupChanged(nil, important("g", 2))
-	c.importantPods("g", "a", "b")
-	c.expect("a: Insufficient cpu", "b: minCount (2)")
-	c.removePod("b")
-	c.pod("a", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" })
-	c.removePod("low0")
-	c.pod("single", nil)
-	c.expect("single -> n")
+	for _, written := range []bool{false, true} { // the nomination of the pod that is left, after that
+		c := newGroups(t)
+		c.node("n", nil)
+		c.low("low0", "n")
+		c.low("low1", "n")
+		c.core.groupChanged(nil, important("g", 2))
+		c.importantPods("g", "a", "b")
+		c.expect("a: Insufficient cpu", "b: minCount (2)")
+		c.removePod("b")
+		if written {
+			c.pod("a", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" })
+		}
+		c.removePod("low0")
+		c.pod("single", nil)
+		c.expect("single -> n")
+	}
 }

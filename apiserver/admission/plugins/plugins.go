@@ -130,8 +130,9 @@ const (
 	off = false
 )
 
-// All returns the plugins in the order of Kubernetes 1.28, and PodGroupProtection, PodTopologyLabels,
-// NodeDeclaredFeatureValidator and PodResizeValidator, of later releases. Plugins that change objects run before the webhooks, so that webhooks see the change.
+// All returns the plugins in the order of Kubernetes 1.28, and PodGroupProtection,
+// PodTopologyLabels, NodeDeclaredFeatureValidator and PodResizeValidator, of later releases.
+// Plugins that change objects run before the webhooks, so that webhooks see the change.
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers
 func All(s Settings) []Plugin {
 	defaultTolerations := func(plugins *admission.Plugins) { tolerationseconds.Register(plugins, s.Tolerations) }
