@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	storagemigrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -31,6 +32,10 @@ const (
 // tainted device.
 func spare(round int) string  { return fmt.Sprintf("spare-%d", round) }
 func victim(round int) string { return fmt.Sprintf("victim-%d", round) }
+
+// pools is a question of a round for the state of a driver's pools, which is deleted in the
+// next one.
+func pools(round int) string { return fmt.Sprintf("pools-%d", round) }
 
 // beginNodes creates a tainted device, and a policy.
 func (w *work) beginNodes(ctx context.Context) error {
@@ -103,6 +108,33 @@ func (w *work) breakDevice(ctx context.Context) error {
 	claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: name, UID: pod.UID}}
 	_, err = w.client.ResourceV1().ResourceClaims(broken).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
 	return err
+}
+
+// changePools asks for the state of the tainted device's pool.
+func (w *work) changePools(ctx context.Context) error {
+	requests := w.client.ResourceV1alpha3().ResourcePoolStatusRequests()
+	if _, err := requests.Create(ctx, &resourcev1alpha3.ResourcePoolStatusRequest{
+		ObjectMeta: meta(pools(w.round)), Spec: resourcev1alpha3.ResourcePoolStatusRequestSpec{Driver: driver},
+	}, metav1.CreateOptions{}); err != nil || w.round == 1 {
+		return err
+	}
+	return requests.Delete(ctx, pools(w.round-1), metav1.DeleteOptions{})
+}
+
+// answered checks that the question of the round is answered. The API server refuses a second
+// answer.
+func (w *work) answered(ctx context.Context) error {
+	if w.round == 0 {
+		return nil
+	}
+	request, err := w.client.ResourceV1alpha3().ResourcePoolStatusRequests().Get(ctx, pools(w.round), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if request.Status == nil || len(request.Status.Pools) != 1 {
+		return fmt.Errorf("%s is not answered with one pool: %+v", request.Name, request.Status)
+	}
+	return nil
 }
 
 // ranged checks that each node has a range of addresses of its own.

@@ -62,6 +62,7 @@ var controllers = []taken{
 	{"clusterroleaggregation", "clusterrole-aggregation-controller"},
 	{"ttl", "ttl-controller"},
 	{"resourceclaim", "resourceclaim-controller"},
+	{"resourcepoolstatusrequest", "resourcepoolstatusrequest-controller"},
 	{"servicecidr", "service-cidr-controller"},
 	{"attachdetach", "persistentvolume-attach-detach-controller"},
 	{"persistentvolume-expander", "persistentvolume-expander-controller"},
@@ -83,8 +84,8 @@ var controllers = []taken{
 // gates are the features of controllers that release 1.36 has off by default, and kinds their
 // kinds.
 const (
-	gates = "--feature-gates=ClusterTrustBundle=true,StorageVersionMigrator=true"
-	kinds = "--runtime-config=certificates.k8s.io/v1beta1=true,storagemigration.k8s.io/v1beta1=true"
+	gates = "--feature-gates=ClusterTrustBundle=true,DRAResourcePoolStatus=true,StorageVersionMigrator=true"
+	kinds = "--runtime-config=certificates.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3=true,storagemigration.k8s.io/v1beta1=true"
 )
 
 // machines is the number of simulated nodes.
@@ -183,14 +184,15 @@ func without(list string) string {
 	return strings.Join(rest, ",")
 }
 
-// common are the flags of both managers: the keys of the cluster, a period of the autoscaler
-// for which a round does not wait, the ranges of nodes, and the number of pods that are kept.
+// common are the flags of both managers: the keys of the cluster, the gates, a period of the
+// autoscaler for which a round does not wait, the ranges of nodes, and the number of pods
+// that are kept.
 func (r *run) common() []string {
 	pki := datadir.Dir(r.server.DataDir).PKI()
 	return []string{
 		"--leader-elect=false", "--root-ca-file=" + filepath.Join(pki, "ca.crt"), "--service-account-private-key-file=" + filepath.Join(pki, "sa.key"),
 		"--cluster-signing-cert-file=" + filepath.Join(pki, "ca.crt"), "--cluster-signing-key-file=" + filepath.Join(pki, "ca.key"),
-		"--horizontal-pod-autoscaler-sync-period=1s", "--allocate-node-cidrs=true", "--cluster-cidr=10.220.0.0/20",
+		gates, "--horizontal-pod-autoscaler-sync-period=1s", "--allocate-node-cidrs=true", "--cluster-cidr=10.220.0.0/20",
 		"--terminated-pod-gc-threshold=" + strconv.Itoa(keptPods),
 	}
 }
@@ -206,7 +208,7 @@ func (r *run) startSVC(controllers string) error {
 
 // startKube starts one controller of Kubernetes.
 func (r *run) startKube(controller string) error {
-	program, flags := "kube-controller-manager", append(r.common(), gates, "--controllers="+controller)
+	program, flags := "kube-controller-manager", append(r.common(), "--controllers="+controller)
 	if controller == "kube-scheduler" {
 		program, flags = controller, []string{"--leader-elect=false"}
 	}

@@ -209,7 +209,7 @@ func (w *work) change(ctx context.Context) error {
 	if err := w.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	return inAll(ctx, w.changeMore, w.changeFurther, w.changeMoves, w.changeNodes, w.changeRanks, w.changeTokens, w.changeCertificates)
+	return inAll(ctx, w.changeMore, w.changeFurther, w.changeMoves, w.changeNodes, w.changePools, w.changeRanks, w.changeTokens, w.changeCertificates)
 }
 
 // changeMore changes what the smaller controllers work on.
@@ -280,7 +280,7 @@ func (w *work) changedMore(ctx context.Context) error {
 
 // complete returns what is missing in the round, or what was done twice.
 func (w *work) complete(ctx context.Context) error {
-	if err := inAll(ctx, w.rolled, w.ran, w.serves, w.deleted, w.counted, w.changedMore, w.changedFurther, w.moved, w.ranged, w.collected, w.checked, w.preempted, w.tokens, w.certificates); err != nil {
+	if err := inAll(ctx, w.rolled, w.ran, w.serves, w.deleted, w.counted, w.changedMore, w.changedFurther, w.moved, w.ranged, w.collected, w.checked, w.answered, w.preempted, w.tokens, w.certificates); err != nil {
 		return err
 	}
 	w.seen.mu.Lock()
