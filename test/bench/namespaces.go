@@ -65,7 +65,7 @@ func measureNamespaces(ctx context.Context, t *trial) error {
 	t.recordWork("namespaces deleted", t.sizes.Namespaces, work)
 	t.record(lower("another namespace meanwhile", "delete to gone", "s"), deleted.Seconds())
 	t.record(lower("a replica set meanwhile", "create to pods", "ms"), milliseconds(made))
-	// The pods have no node, so no agent stops them.
+	// The pods fit no node, so they go without an agent that stops them.
 	return t.removeNamespace(ctx, clients[0], busyNamespace)
 }
 
@@ -97,7 +97,7 @@ func makeReplicaSet(ctx context.Context, c *client) error {
 		"metadata": {"name": "busy"},
 		"spec": {"replicas": 10, "selector": {"matchLabels": {"app": "busy"}}, "template": {
 			"metadata": {"labels": {"app": "busy"}},
-			"spec": {"containers": [{"name": "busy", "image": "registry.example.com/busy:1"}]}
+			"spec": {"nodeSelector": {"bench": "none"}, "containers": [{"name": "busy", "image": "registry.example.com/busy:1"}]}
 		}}
 	}`)}); err != nil {
 		return err
