@@ -61,7 +61,7 @@ test: ## Run every test, as CI does, and say at the end what has failed.
 # include vet, so go test runs without it. Kubernetes' own programs (bench, test-peers)
 # are built without the tag, as they are published.
 export GOFLAGS := $(sort $(shell $(GO) env GOFLAGS) -trimpath)
-test-unit test-fuzz test-suites test-e2e test-faults test-fleet test-node test-aggregated test-soak: export GOFLAGS += -vet=off -tags=fieldsv1string
+test-unit test-fuzz test-suites test-e2e test-faults test-fleet test-node test-aggregated test-soak: export GOFLAGS += -vet=off -tags=fieldsv1string,grpcnotrace
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests; what runs goroutines, with the race detector where a C compiler is present.

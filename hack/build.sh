@@ -7,7 +7,8 @@
 # release that its libraries belong to: v0.37.2 of a library is of v1.37.2.
 #
 # With the tag fieldsv1string, equal managed fields of objects are in memory once
-# (docs/decisions/managed-fields.md).
+# (docs/decisions/managed-fields.md). With grpcnotrace, the linker leaves out what the
+# agent never calls (docs/decisions/unreachable-methods.md).
 set -euo pipefail
 out=$(realpath -m "$1")
 cd "$(dirname "$0")/.."
@@ -19,4 +20,4 @@ if [[ -n ${2:-} ]]; then
 	ldflags+=" -X svc.dev/svc/apiserver/release.svcVersion=$2"
 fi
 mkdir -p "$(dirname "$out")"
-exec go build -trimpath -tags fieldsv1string -ldflags "$ldflags" -o "$out" "./cmd/$(basename "$out")"
+exec go build -trimpath -tags fieldsv1string,grpcnotrace -ldflags "$ldflags" -o "$out" "./cmd/$(basename "$out")"

@@ -95,7 +95,7 @@ sed -i \
 	apis/openapi/zz_generated.openapi.go
 
 # From here on with the build tag of the binaries, so that nothing is compiled twice.
-GOFLAGS="$(go env GOFLAGS) -tags=fieldsv1string"
+GOFLAGS="$(go env GOFLAGS) -tags=fieldsv1string,grpcnotrace"
 export GOFLAGS
 
 # Hashes of the definitions.
