@@ -121,6 +121,10 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	programs := filepath.Join(dir, "bin")
+	if err := o.install(programs); err != nil {
+		return err
+	}
 	rep := report{dir: dir, Date: time.Now(), Rounds: o.rounds, Quick: o.quick, Sizes: fullSizes(), Commands: map[string][]string{}}
 	if o.quick {
 		rep.Sizes = quickSizes()
@@ -138,7 +142,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		failures = append(failures, c.take(ctx, o, systems, &rep, figures, stderr)...)
 	}
 	rep.Results = figures.results()
-	return errors.Join(append(failures, write(rep, o, stdout))...)
+	return errors.Join(append(failures, write(rep, o, stdout), os.RemoveAll(programs))...)
 }
 
 // selectMeasures returns the contests with the measures that --only matches.
