@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,13 +76,18 @@ func reads() []client.Object {
 func groups() kind { return kindOf((*core).groupChanged) }
 
 // groupsServed reports whether pods are scheduled as their PodGroups say: if the gate is on and
-// the API server serves them.
+// the API server serves them. It logs that they are not, if only the gate is on.
 func groupsServed(ctx context.Context, env *controller.Env) (bool, error) {
 	on, err := env.On(ctx, groupsGate)
 	if err != nil || !on {
 		return false, err
 	}
-	return env.Served(groups().object)
+	served, err := env.Served(groups().object)
+	if err == nil && !served {
+		klog.FromContext(ctx).Info("Pods are scheduled without regard to their groups, because the API server does not serve PodGroups: start it with "+
+			"--runtime-config=scheduling.k8s.io/v1beta1=true, and with --release=1.37 or later", "featureGate", groupsGate)
+	}
+	return served, err
 }
 
 // servedKinds returns the kinds that the API server serves, in the versions in which it

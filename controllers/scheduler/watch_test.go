@@ -2,11 +2,16 @@ package scheduler
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"svc.dev/svc/controllers/controller"
 )
 
 func TestDeviceTaintRulesOfReleasesBefore137AreWatchedWithTheirGate(t *testing.T) {
@@ -25,6 +30,30 @@ func TestDeviceTaintRulesOfReleasesBefore137AreWatchedWithTheirGate(t *testing.T
 		})
 		if got != on || len(watched) < len(kinds()) {
 			t.Errorf("gate %v: rules are watched: %v, with %d kinds", on, got, len(watched))
+		}
+	}
+}
+
+func TestAGateWithoutItsKindsIsLogged(t *testing.T) {
+	for _, test := range []struct {
+		on, served bool
+		want       string // a part of the log
+	}{
+		{true, false, "--runtime-config=scheduling.k8s.io/v1beta1=true"},
+		{true, true, ""},
+		{false, false, ""},
+	} {
+		var log strings.Builder
+		ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{}))
+		got, err := groupsServed(ctx, &controller.Env{
+			Gate:   func(string) (on, set bool) { return test.on, true },
+			Served: func(client.Object) (bool, error) { return test.served, nil },
+		})
+		if err != nil || got != (test.on && test.served) {
+			t.Errorf("gate %v, served %v: got %v, %v", test.on, test.served, got, err)
+		}
+		if (log.Len() > 0) != (test.want != "") || !strings.Contains(log.String(), test.want) {
+			t.Errorf("gate %v, served %v: logged %q, want %q", test.on, test.served, log.String(), test.want)
 		}
 	}
 }
