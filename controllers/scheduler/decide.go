@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -78,10 +79,12 @@ type step struct {
 	// extended resources, for a pod without a node.
 	release string
 	// message is the reason why no node fits, wokenBy are the events after which one may, if
-	// the pod was decided on with others, and preemption is what is done about it.
+	// the pod was decided on with others, and preemption is what is done about it: for the
+	// group preemptor, or for the pod if it is nil.
 	message    string
 	wokenBy    decision.Event
 	preemption decision.Preemption
+	preemptor  *schedulingv1beta1.PodGroup
 	// err is why there is no decision; the pod is retried.
 	err error
 	// group is the result for the pod's group, in the first step of those that were decided
@@ -125,7 +128,7 @@ func (c *core) next() (step, bool) {
 	}
 	if c.groups != nil && c.assumed[pod.UID] == nil {
 		if group := c.groups.Of(pod); group != nil {
-			return c.scheduleMember(group, pod), true
+			return c.scheduleGroup(group, pod), true
 		}
 	}
 	return c.schedule(c.attempt(pod)), true

@@ -178,3 +178,49 @@ func TestWaitingForDevicesNeedsItsGates(t *testing.T) {
 		t.Errorf("got %v and %v", with[0].DeviceBindTimeout, with[1].DeviceBindTimeout)
 	}
 }
+
+func TestPodsOfAGangShareAClaimThatIsAllocatedForThem(t *testing.T) {
+	c := newGroups(t)
+	c.core.snapshot.SetDeviceClass(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}})
+	c.core.snapshot.SetResourceSlice(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "d", NodeName: ptr.To("n"), Pool: resourcev1.ResourcePool{Name: "n", ResourceSliceCount: 1}, Devices: []resourcev1.Device{{Name: "gpu-0"}},
+	}})
+	c.node("n", nil)
+	c.node("m", nil)
+	claim := c.deviceClaim("one")
+	c.core.groupChanged(nil, gangOf("g", 2))
+	for _, name := range []string{"a", "b"} {
+		c.pod(name, func(p *corev1.Pod) { of("g")(p); requests("one")(p) })
+	}
+	c.expect("a -> n", "b -> n waits")
+	c.reported("a", "Scheduled", "")
+	c.pod("other", requests("one"))
+	c.expect(`other: resourceclaim "one" is being allocated for another pod`)
+	c.removePod("other")
+
+	claim = c.written("a", claim)
+	c.now = c.now.Add(time.Second)
+	c.expect("b -> n") // it reserves the claim
+	claim = c.written("b", claim)
+	if len(claim.Status.ReservedFor) != 2 {
+		t.Errorf("the claim is reserved for %v, want both pods", claim.Status.ReservedFor)
+	}
+}
+
+func TestAPodThatSharesAClaimAllocatesItIfTheOtherPodIsDeleted(t *testing.T) {
+	c := newGroups(t)
+	c.attachable()
+	c.node("n", nil)
+	c.deviceClaim("one")
+	c.core.groupChanged(nil, gangOf("g", 2))
+	for _, name := range []string{"a", "b"} {
+		c.pod(name, func(p *corev1.Pod) { of("g")(p); requests("one")(p) })
+	}
+	c.expect("a -> n waits", "b -> n waits")
+	c.removePod("a")
+	c.now = c.now.Add(10 * time.Minute)
+	c.expect("b -> n waits")
+	if d := c.steps["b"].devices; len(d) != 1 || d[0].Allocation == nil {
+		t.Errorf("pod b writes %v, want an allocation", d)
+	}
+}

@@ -10,19 +10,20 @@ import (
 	"svc.dev/svc/controllers/scheduler/gang"
 )
 
-// preemptForGang decides which pods of lower priority to delete for a gang that fits nowhere, and
-// nominates its pods to the nodes where they fit then: each of their steps preempts the pods of its
-// node. It returns what is done, or why nothing is, in the words of kube-scheduler.
-func (c *core) preemptForGang(group *gang.Group, steps []step) string {
-	if slices.ContainsFunc(steps, func(s step) bool { return c.snapshot.AwaitsVictims(s.pod) }) {
-		return "ongoing preemption on nominated nodes"
+// preemptForGroup decides which pods of lower priority to delete for pods of a group that fit
+// nowhere, and nominates these to the nodes where they fit then: each of their steps preempts the
+// pods of its node. It reports whether the pods wait for victims, and returns what is done, or why
+// nothing is, in the words of kube-scheduler.
+func (c *core) preemptForGroup(group *gang.Group, steps []*step) (preempts bool, message string) {
+	if slices.ContainsFunc(steps, func(s *step) bool { return c.snapshot.AwaitsVictims(s.pod) }) {
+		return true, "ongoing preemption on nominated nodes"
 	}
-	nodes, victims, why := c.victimsOfGang(group, steps)
+	nodes, victims, why := c.victimsOfGroup(group, steps)
 	if nodes == nil {
 		for _, s := range steps {
 			c.unnominate(s.pod)
 		}
-		return why
+		return false, why
 	}
 	for i := range steps {
 		if nodes[i] == "" {
@@ -30,7 +31,7 @@ func (c *core) preemptForGang(group *gang.Group, steps []step) string {
 			continue
 		}
 		p := decision.Preemption{Node: nodes[i], Displaced: c.snapshot.NominatedBelow(steps[i].pod, nodes[i])}
-		// Victims on nodes where no pod of the gang is to go belong to the first one.
+		// Victims on nodes where no pod of the group is to go belong to the first one.
 		ofStep := func(victim *corev1.Pod) bool {
 			first := slices.Index(nodes, victim.Spec.NodeName)
 			if first < 0 {
@@ -44,31 +45,24 @@ func (c *core) preemptForGang(group *gang.Group, steps []step) string {
 			}
 		}
 		c.preempts(steps[i].pod, p)
-		steps[i].preemption = p
+		steps[i].preemption, steps[i].preemptor = p, group.Object
 	}
-	return fmt.Sprintf("found a placement for podgroup, preempting %d victims", len(victims))
+	return true, fmt.Sprintf("found a placement for podgroup, preempting %d victims", len(victims))
 }
 
-// victimsOfGang returns the nodes where the pods of a gang fit, by the index of their steps, if the
+// victimsOfGroup returns the nodes where pods of a group fit, by the index of their steps, if the
 // victims have gone. Nil means that they do not fit, and why.
-func (c *core) victimsOfGang(group *gang.Group, steps []step) (nodes []string, victims []*corev1.Pod, why string) {
+func (c *core) victimsOfGroup(group *gang.Group, steps []*step) (nodes []string, victims []*corev1.Pod, why string) {
 	yielding, why := c.snapshot.Yield(steps[0].pod)
 	if yielding == nil {
 		return nil, nil, why
 	}
-	trial := make([]step, len(steps))
+	trial := make([]*step, len(steps))
 	for i, s := range steps {
-		trial[i] = step{pod: s.pod}
+		trial[i] = &step{pod: s.pod}
 	}
-	why, err := c.placeGang(group.MinCount(), group.Scheduled(), trial)
+	why, err := c.placeGroup(group, trial)
 	defer c.withdraw(trial)
-	if err != nil || why != "" {
-		yielding.End()
-		if err != nil {
-			why = err.Error()
-		}
-		return nil, nil, why
-	}
 	nodes = make([]string, len(trial))
 	var placed []*corev1.Pod
 	for i, s := range trial {
@@ -76,6 +70,16 @@ func (c *core) victimsOfGang(group *gang.Group, steps []step) (nodes []string, v
 			nodes[i] = s.node()
 			placed = append(placed, s.assumed)
 		}
+	}
+	switch {
+	case err != nil:
+		why = err.Error()
+	case why == "" && len(placed) == 0:
+		why = gang.Unschedulable
+	}
+	if why != "" {
+		yielding.End()
+		return nil, nil, why
 	}
 	return nodes, yielding.Victims(placed), ""
 }

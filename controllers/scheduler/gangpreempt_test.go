@@ -54,9 +54,9 @@ func TestAGangThatFitsNowherePreemptsPodsOfLowerPriority(t *testing.T) {
 	}
 	c.core.groupChanged(nil, important("g", 3))
 	c.importantPods("g", "a", "b", "c")
-	const why = "minCount (3) cannot be satisfied: 0 scheduled, 2 remaining, pod group preemption: found a placement for podgroup, preempting 3 victims"
+	const why = "minCount (3) cannot be satisfied: 0 scheduled, 2 remaining"
 	c.expect("a: Insufficient cpu", "b: "+why, "c: "+why)
-	c.reported("a", "Unschedulable", why)
+	c.reported("a", "Unschedulable", why+", pod group preemption: found a placement for podgroup, preempting 3 victims")
 	victims, nominated := c.preempted()
 	if len(victims) != 3 || nominated != 3 {
 		t.Fatalf("victims %v, %d pods nominated", victims, nominated)
@@ -181,4 +181,79 @@ func TestNoPlaceIsKeptForAGangThatIsHeld(t *testing.T) {
 		c.pod("single", nil)
 		c.expect("single -> n")
 	}
+}
+
+func TestPodsThatDoNotFitBesidesTheirGroupPreemptForTheGroup(t *testing.T) {
+	for _, minCount := range []int{0, 1} {
+		c := newGroups(t)
+		c.node("n", nil)
+		c.low("low", "n")
+		c.core.groupChanged(nil, important("g", minCount))
+		c.importantPods("g", "a", "b")
+		c.expect("a -> n", "b: 0/1 nodes are available: 1 Insufficient cpu.")
+		c.reported("a", "Scheduled", "")
+		s := c.steps["b"]
+		if victims, _ := c.preempted(); !slices.Equal(victims, []string{"low"}) || s.preemption.Node != "n" || s.preemptor == nil || s.preemptor.Name != "g" {
+			t.Errorf("with minCount %d, %v are preempted for %v on %q", minCount, victims, s.preemptor, s.preemption.Node)
+		}
+	}
+}
+
+func TestPodsOfAGroupWithTheDisruptionModeAllArePreemptedAtTheSameTime(t *testing.T) {
+	for _, test := range []struct {
+		rule    string
+		preempt func(c *cluster)
+	}{
+		{"by a pod", func(c *cluster) { c.pod("high", priority(10)) }},
+		{"by a gang", func(c *cluster) {
+			c.core.groupChanged(nil, important("g", 1))
+			c.importantPods("g", "a")
+		}},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			c := newGroups(t)
+			c.node("n", nil)
+			c.node("m", nil)
+			victims := gangOf("v", 2)
+			victims.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}
+			c.core.groupChanged(nil, victims)
+			for i, node := range []string{"n", "n", "m", "m"} {
+				c.pod(fmt.Sprint("v", i), func(p *corev1.Pod) { on(node)(p); of("v")(p) })
+			}
+			test.preempt(c)
+			for s, ok := c.core.next(); ok; s, ok = c.core.next() {
+				c.steps[s.pod.Name] = s
+			}
+			if got, _ := c.preempted(); !slices.Equal(got, []string{"v0", "v1", "v2", "v3"}) {
+				t.Errorf("preempted %v, want all pods of the group", got)
+			}
+		})
+	}
+}
+
+func TestVictimsSayWhetherAPodOrAGroupPreemptsThem(t *testing.T) {
+	s := step{pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: corev1.PodSpec{SchedulerName: "s"}}}
+	s.preemption.Node = "n"
+	of := func(event, condition string) {
+		t.Helper()
+		if s.preempted() != event || s.preempting() != condition {
+			t.Errorf("%q, %q, want %q, %q", s.preempted(), s.preempting(), event, condition)
+		}
+	}
+	of("Preempted by pod u on node n", "s: preempting to accommodate a higher priority pod")
+	s.preemptor = &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{UID: "g"}}
+	of("Preempted by podgroup g on node cluster", "s: preempting to accommodate a higher priority podgroup")
+}
+
+func TestThePlaceToWhichAPodIsNominatedIsFreeForItsGroup(t *testing.T) {
+	c := newGroups(t)
+	c.node("n", func(n *corev1.Node) { n.Labels["zone"] = "a" })
+	c.node("m", nil)
+	c.low("low", "n")
+	c.core.groupChanged(nil, gangOf("g", 2))
+	c.podsOf("g", "a")
+	c.pod("a", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "a"} })
+	c.pod("b", func(p *corev1.Pod) { of("g")(p); p.Status.NominatedNodeName = "n" })
+	c.pod("other", on("m"))
+	c.expect("a -> n", "b -> m")
 }

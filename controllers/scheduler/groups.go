@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,7 @@ func wasScheduled(group *schedulingv1beta1.PodGroup) bool {
 func (c *core) considerGroups() {
 	c.groups = gang.New()
 	c.queue.Holds = c.groups.Held
+	c.snapshot.ConsiderGroups()
 }
 
 // setMember records a pod of a group that waits for a node, or has one or is assumed to.
@@ -85,7 +87,7 @@ func (c *core) memberChanged(before, after *corev1.Pod) {
 // report makes the loop write that a group is scheduled, in case the scheduler was killed before
 // it had done so.
 func (c *core) report(group *gang.Group) {
-	if group != nil && group.Object != nil && group.Scheduled() >= max(1, group.MinCount()) && !wasScheduled(group.Object) {
+	if group != nil && group.Object != nil && group.Scheduled() >= group.MinCount() && !wasScheduled(group.Object) {
 		c.scheduled = append(c.scheduled, &groupResult{group: group.Object, reason: reasonScheduled})
 	}
 }
@@ -107,9 +109,11 @@ func (c *core) wakeMembers(group types.NamespacedName) {
 // groupChanged handles an event of a PodGroup.
 func (c *core) groupChanged(before, after *schedulingv1beta1.PodGroup) {
 	if after == nil {
+		c.snapshot.RemoveGroup(before.Namespace, before.Name)
 		c.sync(c.groups.RemoveObject(before)...)
 		return
 	}
+	c.snapshot.SetGroup(after)
 	c.sync(c.groups.SetObject(after)...)
 	c.report(c.groups.Get(after))
 	if before == nil || before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec, after.Spec) {
@@ -117,77 +121,104 @@ func (c *core) groupChanged(before, after *schedulingv1beta1.PodGroup) {
 	}
 }
 
-// scheduleMember decides on a pod of a group. If the group is a gang of which not enough pods have
-// a node, all that have none are decided on together.
-func (c *core) scheduleMember(group *gang.Group, pod *corev1.Pod) step {
-	if !group.HasQuorum() {
-		return c.scheduleGang(group, pod)
+// scheduleGroup decides on the pods of a group that have no node, of which the first was popped. It
+// returns the first step, and leaves the others to next.
+func (c *core) scheduleGroup(group *gang.Group, first *corev1.Pod) step {
+	var steps []*step
+	for _, pod := range group.Pending() {
+		member := first
+		if pod.UID != first.UID {
+			member = c.queue.Take(pod.UID)
+		}
+		if member != nil {
+			s := c.attempt(member)
+			steps = append(steps, &s)
+		}
 	}
-	next := c.attempt(pod)
-	if err := group.Validate(pod); err != nil {
-		next = c.retry(next, err)
-	} else {
-		next = c.schedule(next)
+	result := c.decideGroup(group, steps)
+	for _, s := range steps[1:] {
+		c.decided = append(c.decided, *s)
 	}
-	next.group = &groupResult{group: group.Object, profile: pod.Spec.SchedulerName}
-	switch r := next.group; {
-	case next.err != nil:
-		r.reason, r.message = schedulingv1beta1.PodGroupReasonSchedulerError, next.err.Error()
-	case next.assumed != nil:
-		r.reason = reasonScheduled
-	default:
-		r.reason, r.message = schedulingv1beta1.PodGroupReasonUnschedulable, gang.Infeasible(1, 0, 0)
-	}
+	next := *steps[0]
+	next.group = result
 	return next
 }
 
-// scheduleGang decides on the pods of a gang that have no node, of which the first was popped: as
-// many get one as fit, or none if they were too few. It returns the first step, and leaves the
-// others to next.
-func (c *core) scheduleGang(group *gang.Group, first *corev1.Pod) step {
-	var steps []step
-	for _, pod := range group.Pending() {
-		if pod.UID == first.UID {
-			steps = append(steps, c.attempt(first))
-		} else if member := c.queue.Take(pod.UID); member != nil {
-			steps = append(steps, c.attempt(member))
-		}
-	}
-	result := c.decideGang(group, steps)
-	steps[0].group = result
-	c.decided = steps[1:]
-	return steps[0]
-}
-
-// decideGang decides on the steps of a gang.
-func (c *core) decideGang(group *gang.Group, steps []step) *groupResult {
+// decideGroup decides on the steps of a group: as many pods get a node as fit, or none if they are
+// too few. Those that did not fit besides the others are decided on again, by themselves: they may
+// preempt pods.
+func (c *core) decideGroup(group *gang.Group, steps []*step) *groupResult {
 	if err := group.Validate(group.All()...); err != nil {
-		for i := range steps {
-			steps[i].err = err
+		for _, s := range steps {
+			s.err = err
 		}
-		return c.failGang(group, steps, err)
+		return c.failGroup(group, steps, err)
 	}
-	switch message, err := c.placeGang(group.MinCount(), group.Scheduled(), steps); {
-	case err != nil:
-		return c.failGang(group, steps, err)
-	case message != "":
-		return c.rejectGang(group, steps, message)
+	var result *groupResult
+	for left := steps; len(left) > 0; {
+		message, err := c.placeGroup(group, left)
+		placed := func(s *step) bool { return s.assumed != nil }
+		var last *groupResult
+		switch {
+		case err != nil:
+			last = c.failGroup(group, left, err)
+		case message != "":
+			last = c.rejectGroup(group, left, message)
+		case !slices.ContainsFunc(left, placed):
+			last = c.rejectGroup(group, left, gang.Unschedulable)
+		default:
+			for _, s := range left {
+				if placed(s) {
+					c.await(*s)
+				}
+			}
+			last = newResult(group, left, reasonScheduled, "")
+		}
+		if result == nil {
+			result = last
+		}
+		if last.reason != reasonScheduled {
+			break
+		}
+		left = slices.DeleteFunc(slices.Clone(left), placed)
 	}
-	return c.commitGang(group, steps)
+	return result
 }
 
-// placeGang places one pod after another, each where it fits besides the others. The message is
-// why too few of them fit; an error is that one could not be decided on. Then none may stay
-// where it is.
-func (c *core) placeGang(minCount, scheduled int, steps []step) (message string, err error) {
-	for i := range steps {
-		s := &steps[i]
+// newResult returns the result of a decision about steps of a group.
+func newResult(group *gang.Group, steps []*step, reason, message string) *groupResult {
+	return &groupResult{group.Object, steps[0].pod.Spec.SchedulerName, reason, message}
+}
+
+// placeGroup places one pod after another, each where it fits besides the others. To which nodes
+// these are nominated does not count. The message is why too few of them fit; an error is that one
+// could not be decided on. Then none may stay where it is.
+func (c *core) placeGroup(group *gang.Group, steps []*step) (message string, err error) {
+	minCount, scheduled := group.MinCount(), group.Scheduled()
+	if message = gang.Infeasible(minCount, scheduled, len(steps)); message != "" {
+		return gang.Unschedulable + ", " + message, nil
+	}
+	nominated := map[*step]string{}
+	for _, s := range steps {
+		nominated[s] = c.snapshot.Nominated(s.pod.UID)
+		c.snapshot.Nominate(s.pod, "")
+	}
+	defer func() {
+		for s, node := range nominated {
+			if s.assumed == nil {
+				c.snapshot.Nominate(s.pod, node)
+			}
+		}
+	}()
+	for i, s := range steps {
+		c.snapshot.Nominate(s.pod, nominated[s])
 		d := c.snapshot.Decide(s.pod, c.choose)
 		s.err = d.Err
 		switch {
 		case d.Err != nil:
 		case d.Node == "":
 			s.message, s.release, s.wokenBy = d.Message(), d.Release, d.WokenBy
+			c.snapshot.Nominate(s.pod, "")
 		default:
 			if *s, s.err = c.place(*s, &d); s.err == nil {
 				scheduled++
@@ -203,58 +234,53 @@ func (c *core) placeGang(minCount, scheduled int, steps []step) (message string,
 	return "", nil
 }
 
-// commitGang lets the pods that are placed be bound. The others are decided on each by itself.
-func (c *core) commitGang(group *gang.Group, steps []step) *groupResult {
+// rejectGroup withdraws all pods. They wait for what may let one of those fit that did not.
+func (c *core) rejectGroup(group *gang.Group, steps []*step, message string) *groupResult {
+	fitted := map[*step]bool{}
 	for _, s := range steps {
-		if s.assumed != nil {
-			c.await(s)
-		}
+		fitted[s] = s.assumed != nil
 	}
-	for i, s := range steps {
-		if s.assumed == nil {
-			steps[i] = c.schedule(c.attempt(s.pod))
-		}
-	}
-	return &groupResult{group.Object, steps[0].pod.Spec.SchedulerName, reasonScheduled, ""}
-}
-
-// rejectGang withdraws all pods. They wait for what may let one of those fit that did not.
-func (c *core) rejectGang(group *gang.Group, steps []step, message string) *groupResult {
 	c.withdraw(steps)
-	if why := c.preemptForGang(group, steps); why != "" {
-		message += ", pod group preemption: " + why
+	preempts, why := c.preemptForGroup(group, steps)
+	whole := message
+	if why != "" {
+		whole += ", pod group preemption: " + why
 	}
 	wokenBy := decision.OwnGroupChanged
-	for i := range steps {
-		wokenBy |= steps[i].wokenBy
-		if steps[i].message == "" {
-			steps[i].message = message
+	for _, s := range steps {
+		wokenBy |= s.wokenBy
+		switch {
+		case fitted[s] && preempts:
+			s.message = whole
+		case fitted[s]:
+			s.message = gang.Unschedulable + ", " + whole
+		case s.message == "":
+			s.message = message
 		}
 	}
 	for _, s := range steps {
-		c.queue.Wait(s.pod.UID, queue.Events(wokenBy), c.gangWait(len(steps)))
+		c.queue.Wait(s.pod.UID, queue.Events(wokenBy), c.groupWait(len(steps)))
 	}
-	return &groupResult{group.Object, steps[0].pod.Spec.SchedulerName, schedulingv1beta1.PodGroupReasonUnschedulable, message}
+	return newResult(group, steps, schedulingv1beta1.PodGroupReasonUnschedulable, whole)
 }
 
-// failGang withdraws all pods, and retries them after a backoff. Those that did not fail
+// failGroup withdraws all pods, and retries them after a backoff. Those that did not fail
 // themselves say that another one did.
-func (c *core) failGang(group *gang.Group, steps []step, err error) *groupResult {
+func (c *core) failGroup(group *gang.Group, steps []*step, err error) *groupResult {
 	c.withdraw(steps)
-	for i, s := range steps {
+	for _, s := range steps {
 		if s.err == nil {
-			steps[i].err = fmt.Errorf("failed to schedule other pod from a pod group: %w", err)
+			s.err = fmt.Errorf("failed to schedule other pod from a pod group: %w", err)
 		}
 		c.queue.Retry(s.pod.UID)
 	}
-	return &groupResult{group.Object, steps[0].pod.Spec.SchedulerName, schedulingv1beta1.PodGroupReasonSchedulerError, err.Error()}
+	return newResult(group, steps, schedulingv1beta1.PodGroupReasonSchedulerError, err.Error())
 }
 
 // withdraw undoes place, the last first. It retries no other pods, as none was decided on in
 // between.
-func (c *core) withdraw(steps []step) {
-	for i := len(steps) - 1; i >= 0; i-- {
-		s := &steps[i]
+func (c *core) withdraw(steps []*step) {
+	for _, s := range slices.Backward(steps) {
 		if s.assumed == nil {
 			continue
 		}
@@ -272,8 +298,8 @@ func (c *core) withdraw(steps []step) {
 	}
 }
 
-// gangWait is how long a gang of a size waits at most for an event: as in kube-scheduler, where
-// it is the longest backoff of a gang. Another order of equally good nodes may let the gang fit.
-func (c *core) gangWait(size int) time.Duration {
+// groupWait is how long so many pods of a group wait at most for an event: as in kube-scheduler,
+// where it is the longest backoff of a group. Another order of equally good nodes may let them fit.
+func (c *core) groupWait(size int) time.Duration {
 	return time.Duration(float64(c.queue.MaxBackoff) * math.Sqrt(float64(size)))
 }

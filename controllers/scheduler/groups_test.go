@@ -73,7 +73,7 @@ func TestAGangGetsNoNodeUnlessEnoughOfItsPodsFit(t *testing.T) {
 	c.core.groupChanged(nil, gangOf("g", 3))
 	c.podsOf("g", "a", "b", "c")
 	const why = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining, pod group preemption: No preemption victims found for incoming preemptor"
-	c.expect("a: "+why, "b: "+why, "c: 1 Insufficient cpu")
+	c.expect("a: pod group is unschedulable, "+why, "b: pod group is unschedulable, "+why, "c: 1 Insufficient cpu")
 	c.reported("a", "Unschedulable", why)
 	c.pod("single", nil)
 	c.expect("single -> n") // the gang has left nothing behind
@@ -94,7 +94,7 @@ func TestAGangIsGivenUpAsSoonAsTooFewPodsAreLeft(t *testing.T) {
 	c.expect("a: no nodes available to schedule pods", "b: "+why, "c: "+why)
 }
 
-func TestPodsBeyondTheNeedOfAGangAreScheduledEachByItself(t *testing.T) {
+func TestPodsBeyondTheNeedOfAGangGetNodesAsTheyFit(t *testing.T) {
 	c := newGroups(t)
 	c.node("n", nil)
 	c.core.groupChanged(nil, gangOf("g", 2))
@@ -308,7 +308,7 @@ func TestTheOtherPodsOfAGangSayThatOneCouldNotBeDecidedOn(t *testing.T) {
 	}
 }
 
-func TestPodsOfABasicGroupAreScheduledEachByItselfOnceItExists(t *testing.T) {
+func TestPodsOfABasicGroupGetNodesAsTheyFitOnceItExists(t *testing.T) {
 	c := newGroups(t)
 	c.node("n", nil)
 	c.podsOf("g", "a", "b", "c")
@@ -316,7 +316,28 @@ func TestPodsOfABasicGroupAreScheduledEachByItselfOnceItExists(t *testing.T) {
 	c.core.groupChanged(nil, gangOf("g", 0))
 	c.expect("a -> n", "b -> n", "c: Insufficient cpu")
 	c.reported("a", "Scheduled", "")
-	c.reported("c", "Unschedulable", "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining")
+}
+
+func TestAPodWithGatesHoldsTheOthersOfABasicGroup(t *testing.T) {
+	c := newGroups(t)
+	c.node("n", nil)
+	c.core.groupChanged(nil, gangOf("g", 0))
+	gates := func(p *corev1.Pod) { of("g")(p); p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "x"}} }
+	c.pod("a", gates)
+	c.podsOf("g", "b")
+	c.expect()
+	c.pod("a", func(p *corev1.Pod) { p.Spec.SchedulingGates = nil })
+	c.expect("a -> n", "b -> n")
+}
+
+func TestAGroupThatIsCompleteWhoseOtherPodsFitNowhereSaysSo(t *testing.T) {
+	c := newGroups(t)
+	c.core.groupChanged(nil, gangOf("g", 1))
+	c.pod("a", func(p *corev1.Pod) { of("g")(p); p.Spec.NodeName = "elsewhere" })
+	c.node("n", nil)
+	c.pod("b", func(p *corev1.Pod) { of("g")(p); tooLarge(p) })
+	c.expect("b: Insufficient cpu")
+	c.reported("b", "Unschedulable", "pod group is unschedulable, pod group preemption: No preemption victims found for incoming preemptor")
 }
 
 func TestPodsWithAGroupAreScheduledAtOnceWithoutTheGate(t *testing.T) {

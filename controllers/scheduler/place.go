@@ -11,6 +11,10 @@ import (
 	"svc.dev/svc/controllers/scheduler/queue"
 )
 
+// sharingPeriod is how long a pod waits for a claim that is being allocated for another pod of its
+// group. Then it is decided on again.
+const sharingPeriod = 10 * time.Second
+
 // place assumes a pod on the node of a decision. An error is that it has waited too long for
 // its claims.
 func (c *core) place(next step, d *decision.Decision) (step, error) {
@@ -25,6 +29,9 @@ func (c *core) place(next step, d *decision.Decision) (step, error) {
 	if err != nil {
 		return next, err
 	}
+	if d.Shares && d.Wait == nil {
+		next.within = sharingPeriod
+	}
 	next.nominated = c.snapshot.Nominated(pod.UID)
 	c.snapshot.Nominate(pod, "")
 	assumed := *pod
@@ -33,7 +40,7 @@ func (c *core) place(next step, d *decision.Decision) (step, error) {
 	c.assumed[pod.UID] = &assumed
 	c.snapshot.SetPod(&assumed)
 	c.setMember(&assumed)
-	next.waits = d.Wait != nil
+	next.waits = d.Wait != nil || d.Shares
 	if again || len(d.Claims) > 0 {
 		c.snapshot.AssumeClaims(&assumed, d.Claims)
 	}

@@ -94,8 +94,7 @@ func (l *loop) preempt(ctx context.Context, s step) {
 	l.binding.Add(1)
 	l.running.Go(func() {
 		err := l.preemptor.preempt(ctx, s, func(victim *corev1.Pod) {
-			l.events.enqueue(victim, s.pod.Spec.SchedulerName, corev1.EventTypeNormal, "Preempted",
-				fmt.Sprintf("Preempted by pod %s on node %s", s.pod.UID, s.preemption.Node))
+			l.events.enqueue(victim, s.pod.Spec.SchedulerName, corev1.EventTypeNormal, "Preempted", s.preempted())
 		})
 		l.post(ctx, func() {
 			l.binding.Add(-1)
@@ -108,6 +107,23 @@ func (l *loop) preempt(ctx context.Context, s step) {
 			l.core.preemptionFailed(s, err)
 		})
 	})
+}
+
+// preempted returns what the event of a victim says.
+func (s step) preempted() string {
+	if s.preemptor != nil {
+		return fmt.Sprintf("Preempted by podgroup %s on node cluster", s.preemptor.UID)
+	}
+	return fmt.Sprintf("Preempted by pod %s on node %s", s.pod.UID, s.preemption.Node)
+}
+
+// preempting returns what the condition DisruptionTarget of a victim says.
+func (s step) preempting() string {
+	kind := "pod"
+	if s.preemptor != nil {
+		kind = "podgroup"
+	}
+	return fmt.Sprintf("%s: preempting to accommodate a higher priority %s", s.pod.Spec.SchedulerName, kind)
 }
 
 // preemptor executes preemptions.
@@ -141,7 +157,8 @@ func (p *preemptor) preempt(ctx context.Context, s step, deleted func(*corev1.Po
 		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
-			if failures[i] = p.delete(ctx, s.pod.Spec.SchedulerName, victim); failures[i] == nil {
+			var done bool
+			if done, failures[i] = p.delete(ctx, s.preempting(), victim); done {
 				deleted(victim)
 			}
 		})
@@ -166,15 +183,16 @@ func (p *preemptor) nominate(ctx context.Context, pod *corev1.Pod, node string) 
 	return nil
 }
 
-// delete sets the condition DisruptionTarget of a victim and deletes it with its grace
-// period, on behalf of a scheduler. A victim that is being deleted already, or was, needs neither.
-func (p *preemptor) delete(ctx context.Context, scheduler string, victim *corev1.Pod) error {
+// delete sets the condition DisruptionTarget of a victim, with a message, and deletes it with its
+// grace period. It reports whether it has: a victim that is being deleted already, or was, needs
+// neither.
+func (p *preemptor) delete(ctx context.Context, message string, victim *corev1.Pod) (bool, error) {
 	if victim.DeletionTimestamp != nil {
-		return nil
+		return false, nil
 	}
 	condition := corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
-		Message:            scheduler + ": preempting to accommodate a higher priority pod",
+		Message:            message,
 		ObservedGeneration: victim.Generation, LastTransitionTime: metav1.NewTime(p.now()),
 	}
 	patch, err := json.Marshal(map[string]any{
@@ -182,16 +200,19 @@ func (p *preemptor) delete(ctx context.Context, scheduler string, victim *corev1
 		"status":   map[string]any{"conditions": []corev1.PodCondition{condition}},
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	err = p.client.Status().Patch(ctx, named(victim), client.RawPatch(types.StrategicMergePatchType, patch))
 	if err == nil {
 		err = p.client.Delete(ctx, named(victim), client.Preconditions{UID: &victim.UID})
 	}
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("preempt pod %s/%s: %w", victim.Namespace, victim.Name, err)
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return false, nil
 	}
-	return nil
+	return false, fmt.Errorf("preempt pod %s/%s: %w", victim.Namespace, victim.Name, err)
 }
 
 // named returns an object with the pod's name only, to be read into.

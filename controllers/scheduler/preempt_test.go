@@ -132,15 +132,17 @@ func TestPreemptionNominatesThenMarksThenDeletes(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 	}
 	for _, test := range []struct {
-		name   string
-		absent string
-		fails  string // the request that fails
-		writes []string
-		err    bool
+		name     string
+		absent   string
+		deleting bool   // the victim is being deleted already
+		fails    string // the request that fails
+		writes   []string
+		err      bool
 	}{
 		{name: "all writes succeed", writes: []string{"status high n", "status displaced ", "status victim PreemptionByScheduler", "delete victim", "event victim"}},
 		{name: "the pod is gone", absent: "high", writes: []string{"status high n"}, err: true},
-		{name: "the victim is gone", absent: "victim", writes: []string{"status high n", "status displaced ", "status victim PreemptionByScheduler", "event victim"}},
+		{name: "the victim is gone", absent: "victim", writes: []string{"status high n", "status displaced ", "status victim PreemptionByScheduler"}},
+		{name: "the victim is being deleted", deleting: true, writes: []string{"status high n", "status displaced "}},
 		{name: "the nomination fails", fails: "status high n", writes: []string{"status high n"}, err: true},
 		{name: "the deletion fails", fails: "delete victim", writes: []string{"status high n", "status displaced ", "status victim PreemptionByScheduler", "delete victim"}, err: true},
 	} {
@@ -183,8 +185,12 @@ func TestPreemptionNominatesThenMarksThenDeletes(t *testing.T) {
 				},
 			})
 			p := &preemptor{client: c, now: func() time.Time { return time.Unix(0, 0) }}
+			victim := pod("victim")
+			if test.deleting {
+				victim.DeletionTimestamp = &metav1.Time{}
+			}
 			err := p.preempt(t.Context(), step{pod: pod("high"), preemption: decision.Preemption{
-				Node: "n", Victims: []*corev1.Pod{pod("victim")}, Displaced: []*corev1.Pod{pod("displaced")},
+				Node: "n", Victims: []*corev1.Pod{victim}, Displaced: []*corev1.Pod{pod("displaced")},
 			}}, func(victim *corev1.Pod) {
 				if write("event "+victim.Name) != nil {
 					t.Fail()

@@ -25,6 +25,9 @@ type Decision struct {
 	// Wait is set if the pod must not be bound yet when Devices are written. When the claim
 	// changes, or the time for that is over, the caller decides again.
 	Wait *DeviceWait
+	// Shares is set if the pod must not be bound yet because a claim is being allocated for
+	// another pod of its group. When that one changes, the pod is decided on again.
+	Shares bool
 	// Release is the name of a resource claim to deallocate if there is no node: it is
 	// allocated where the pod does not fit, or its devices cannot become ready. The claim for
 	// the pod's extended resources is to be deleted. Empty if there is none.

@@ -50,7 +50,7 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 	d.Claims, _ = s.storage.place(r.waiting, best)
 	if len(d.Claims) == 0 {
 		d.Devices, d.Err = r.devices.place(best)
-		d.Wait = r.devices.awaits(d.Devices)
+		d.Wait, d.Shares = r.devices.awaits(d.Devices), r.devices != nil && r.devices.shares
 		d.ExtendedStatus = r.extendedStatus(best)
 	}
 	return d

@@ -54,6 +54,8 @@ type devices struct {
 type assumedClaim struct {
 	pod   types.UID
 	claim *resourcev1.ResourceClaim
+	// group is the PodGroup of the pod, if it has one: others of it share the claim.
+	group types.NamespacedName
 	// written is the resource version of the claim since which a watch shows the write;
 	// empty while there is no response.
 	written string
@@ -150,7 +152,8 @@ func (s *Snapshot) AssumeDevices(pod *corev1.Pod, decisions []DeviceDecision) {
 		name := objectName{pod.Namespace, d.Claim}
 		claim := cmp.Or(s.devices.claims[name], d.Create).DeepCopy()
 		d.ApplyTo(claim, pod)
-		s.devices.assumed[name] = &assumedClaim{pod: pod.UID, claim: claim}
+		group, _ := s.groupOf(pod)
+		s.devices.assumed[name] = &assumedClaim{pod: pod.UID, claim: claim, group: group}
 	}
 }
 
@@ -198,6 +201,8 @@ type devicesRequest struct {
 	// reach are the selectors of the nodes on which allocated claims can be used, with
 	// these claims.
 	reach []reachedClaim
+	// shares is set if a claim is being allocated for another pod of the same group.
+	shares bool
 	// wait is the allocated claim that was allocated first of those whose devices are not
 	// ready; nil if all are.
 	wait *DeviceWait
@@ -316,6 +321,8 @@ func (d *devices) use(need *devicesRequest, claim *resourcev1.ResourceClaim, pod
 	need.allocated = append(need.allocated, claim)
 	name := objectName{claim.Namespace, claim.Name}
 	switch a := d.assumed[name]; {
+	case a != nil && a.pod != pod:
+		need.shares = true // it is reserved when it has been written
 	case a != nil && a.written == "":
 		decision := DeviceDecision{Claim: claim.Name}
 		shown := d.claims[name]
@@ -345,6 +352,12 @@ func (d *devices) use(need *devicesRequest, claim *resourcev1.ResourceClaim, pod
 	return nil
 }
 
+// sharedWith reports whether a pod belongs to the group for which a claim is being allocated.
+func (a *assumedClaim) sharedWith(pod *corev1.Pod) bool {
+	group := pod.Spec.SchedulingGroup
+	return group != nil && group.PodGroupName != nil && a.group == types.NamespacedName{Namespace: pod.Namespace, Name: *group.PodGroupName}
+}
+
 // usable returns the claim of a pod's claim; nil if it needs none.
 func (d *devices) usable(pod *corev1.Pod, podClaim *corev1.PodResourceClaim) (*resourcev1.ResourceClaim, error) {
 	name, mustCheckOwner, err := resourceclaim.Name(pod, podClaim)
@@ -363,7 +376,7 @@ func (d *devices) usable(pod *corev1.Pod, podClaim *corev1.PodResourceClaim) (*r
 		return nil, fmt.Errorf("resourceclaim %q not found", *name)
 	case claim.DeletionTimestamp != nil:
 		return nil, beingDeleted(*name)
-	case a != nil && a.pod != pod.UID:
+	case a != nil && a.pod != pod.UID && !a.sharedWith(pod):
 		return nil, fmt.Errorf("resourceclaim %q is being allocated for another pod", *name)
 	case a != nil:
 		claim = a.claim

@@ -137,20 +137,21 @@ func victimsOf(candidates []candidate) map[string]*extenderv1.Victims {
 }
 
 // choose replaces the victims by those that an extender has chosen, which must be pods
-// of the node.
+// of the node or of a group with such pods.
 func (c *candidate) choose(chosen *extenderv1.MetaVictims) error {
 	if len(chosen.Pods) == 0 {
 		return fmt.Errorf("an extender chose no pod to delete on node %s", c.node.name)
 	}
 	victims := make([]*boundPod, 0, len(chosen.Pods))
+	known := slices.Concat(c.node.pods, c.victims)
 	for _, meta := range chosen.Pods {
-		i := slices.IndexFunc(c.node.pods, func(p *boundPod) bool { return p.object.UID == types.UID(meta.UID) })
+		i := slices.IndexFunc(known, func(p *boundPod) bool { return p.object.UID == types.UID(meta.UID) })
 		if i < 0 {
 			return fmt.Errorf("an extender chose the pod with the UID %s on node %s, which is not there", meta.UID, c.node.name)
 		}
-		victims = append(victims, c.node.pods[i])
+		victims = append(victims, known[i])
 	}
-	slices.SortStableFunc(victims, byImportance)
+	slices.SortStableFunc(victims, func(a, b *boundPod) int { return byImportance(single(a), single(b)) })
 	c.victims, c.violations = victims, int(chosen.NumPDBViolations)
 	return nil
 }

@@ -70,7 +70,7 @@ func parseNode(line string) *corev1.Node {
 // name), affinity={...} and affinity~weight={...}, tolerate=..., near, away and
 // spread (see parseTerm), owner=Kind/uid, claim=name, image=name, gated,
 // deleting, nominated=node, priority=n, never (preempts others), started=second,
-// restarts-all (containers if one exits), names=claim/request (of its extended resources).
+// group=name (of its PodGroup), restarts-all (containers if one exits), names=claim/request (of its extended resources).
 func parsePod(line string) *corev1.Pod {
 	name, words := fields(line)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
@@ -118,6 +118,8 @@ func parsePodWord(pod *corev1.Pod, word string) {
 		spec.Priority = ptr.To(int32(must(strconv.Atoi(value))))
 	case "never":
 		spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
+	case "group":
+		spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &value}
 	case "started":
 		pod.Status.StartTime = ptr.To(metav1.Unix(int64(must(strconv.Atoi(value))), 0))
 	case "nominated":

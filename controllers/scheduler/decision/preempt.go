@@ -92,21 +92,11 @@ func (s *Snapshot) resolvable(d *Decision) []*node {
 	return s.scratch.resolvable
 }
 
-// hasLowerPriority reports whether a pod that has a node has a lower priority.
-func (s *Snapshot) hasLowerPriority(priority int32) bool {
-	for other := range s.priorities {
-		if other < priority {
-			return true
-		}
-	}
-	return false
-}
-
 // candidate is a node that accepts the pod without its victims.
 type candidate struct {
 	node *node
 	// victims are sorted, the most important first. There is at least one, as the node
-	// rejects the pod with all of them.
+	// rejects the pod with all of them. Those of a group may be on other nodes, too.
 	victims []*boundPod
 	// violations is the number of victims whose disruption budget does not allow it.
 	violations int
@@ -155,48 +145,45 @@ type trial struct {
 // candidate returns the victims on a node, or the reasons why there are none. The
 // snapshot is afterwards as before.
 func (t *trial) candidate(n *node) (c candidate, why []string) {
-	var all []*boundPod
-	for _, p := range n.pods {
-		if p.priority() < priorityOf(t.request.pod) {
-			all = append(all, p)
-		}
-	}
+	all := t.unitsBelow(priorityOf(t.request.pod), n.pods)
 	if len(all) == 0 {
 		return candidate{}, []string{noVictims}
 	}
-	slices.SortFunc(all, byImportance)
-	for _, p := range all {
-		t.hide(p)
+	for _, u := range all {
+		t.hideUnit(u)
 	}
 	if why := t.rejected(n); len(why) > 0 {
-		for _, p := range all {
-			t.show(p)
+		for _, u := range all {
+			t.showUnit(u)
 		}
 		return candidate{}, why
 	}
 	c = candidate{node: n}
 	violating, others := t.violating(all)
-	c.victims = t.spare(n, nil, violating)
-	c.violations = len(c.victims)
-	c.victims = t.spare(n, c.victims, others)
-	for _, p := range c.victims {
-		t.show(p)
+	victims := t.spare(n, nil, violating)
+	for _, u := range victims {
+		c.violations += u.violations
 	}
-	if len(c.victims) == 0 {
+	victims = t.spare(n, victims, others)
+	for _, u := range victims {
+		t.showUnit(u)
+	}
+	if len(victims) == 0 {
 		return candidate{}, []string{noVictims} // only an extender rejects the node
 	}
-	slices.SortStableFunc(c.victims, byImportance)
+	slices.SortStableFunc(victims, byImportance)
+	c.victims = podsOf(victims)
 	return c, nil
 }
 
-// spare shows those pods with which the node still accepts the pod, the most
+// spare shows those units with which the node still accepts the pod, the most
 // important first. It appends the others to victims.
-func (t *trial) spare(n *node, victims, pods []*boundPod) []*boundPod {
-	for _, p := range pods {
-		t.show(p)
+func (t *trial) spare(n *node, victims, units []*unit) []*unit {
+	for _, u := range units {
+		t.showUnit(u)
 		if len(t.rejected(n)) > 0 {
-			t.hide(p)
-			victims = append(victims, p)
+			t.hideUnit(u)
+			victims = append(victims, u)
 		}
 	}
 	return victims
@@ -211,17 +198,6 @@ func (t *trial) rejected(n *node) []string {
 	}
 	_, why := t.rejects(n, p, t.request, t.scratch.why[:0])
 	return why
-}
-
-// byImportance orders pods by descending priority, then by the time of their start. A
-// pod that has not started is the least important.
-func byImportance(a, b *boundPod) int {
-	return cmp.Or(
-		cmp.Compare(b.priority(), a.priority()),
-		cmp.Compare(a.started(), b.started()),
-		cmp.Compare(a.object.Namespace, b.object.Namespace),
-		cmp.Compare(a.object.Name, b.object.Name),
-	)
 }
 
 // started returns the time of the pod's start in nanoseconds since 1970.
@@ -280,21 +256,16 @@ func (c *candidate) sumOfPriorities() int64 {
 
 // earliestStart returns the earliest start of the victims with the highest priority.
 func (c *candidate) earliestStart() int64 {
-	// They are sorted so.
-	return c.victims[0].started()
-}
-
-// violating separates pods, in order, whose deletion violates a disruption budget.
-func (s *Snapshot) violating(pods []*boundPod) (violating, others []*boundPod) {
-	used := map[*budget]int32{}
-	for _, p := range pods {
-		if s.violates(p, used) {
-			violating = append(violating, p)
-		} else {
-			others = append(others, p)
+	highest, earliest := int32(math.MinInt32), int64(math.MaxInt64)
+	for _, p := range c.victims {
+		if p.priority() > highest {
+			highest, earliest = p.priority(), p.started()
+		}
+		if p.priority() == highest {
+			earliest = min(earliest, p.started())
 		}
 	}
-	return violating, others
+	return earliest
 }
 
 // violates counts a deletion in the pod's budgets, and reports whether one of them does

@@ -78,6 +78,11 @@ func (s *Snapshot) run(command, rest string) string {
 		s.ForgetDevices(parsePod(rest).UID)
 	case "budget":
 		s.SetBudget(parseBudget(rest))
+	case "group":
+		if s.groups == nil {
+			s.ConsiderGroups()
+		}
+		s.SetGroup(parseGroup(rest))
 	case "nominate":
 		pod := parsePod(rest)
 		s.Nominate(pod, pod.Status.NominatedNodeName)
@@ -114,6 +119,8 @@ func (s *Snapshot) remove(rest string) {
 		s.RemoveDeviceClass(rest)
 	case "resourceclaim":
 		s.RemoveResourceClaim("default", rest)
+	case "group":
+		s.RemoveGroup("default", rest)
 	default:
 		panic("unknown kind " + kind)
 	}

@@ -39,6 +39,8 @@ type Snapshot struct {
 	priorities  map[int32]int
 	nominations map[types.UID]*boundPod
 	budgets     map[string]map[string]*budget
+	// groups are nil if pods are preempted without regard to their groups.
+	groups *podGroups
 	// services are the selectors of services by namespace and name.
 	services map[string]map[string]labels.Set
 
@@ -175,6 +177,7 @@ func (s *Snapshot) SetPod(pod *corev1.Pod) {
 	p.preempted = before != nil && before.preempted
 	s.pods[pod.UID] = p
 	s.priorities[p.priority()]++
+	s.setMember(p, true)
 	s.show(p)
 }
 
@@ -222,6 +225,7 @@ func (s *Snapshot) RemovePod(pod *corev1.Pod) {
 	}
 	delete(s.pods, pod.UID)
 	increase(s.priorities, p.priority(), -1)
+	s.setMember(p, false)
 	s.hide(p)
 	s.forgetPod(p)
 }

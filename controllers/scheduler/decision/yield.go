@@ -15,7 +15,7 @@ const noYielding = "No preemption victims found for incoming preemptor"
 // they had gone, until End or Victims is called.
 type Yielding struct {
 	*Snapshot
-	pods []*boundPod
+	units []*unit
 }
 
 // Yield hides all pods of lower priority than one of a gang. It returns nil and the reason if
@@ -30,26 +30,26 @@ func (s *Snapshot) Yield(to *corev1.Pod) (yielding *Yielding, why string) {
 	if !s.hasLowerPriority(priorityOf(to)) {
 		return nil, noYielding
 	}
-	y := &Yielding{Snapshot: s}
+	var pods []*boundPod
 	for _, p := range s.pods {
-		if p.priority() < priorityOf(to) && p.node.object != nil {
-			y.pods = append(y.pods, p)
+		if p.node.object != nil {
+			pods = append(pods, p)
 		}
 	}
-	if len(y.pods) == 0 {
+	y := &Yielding{Snapshot: s, units: s.unitsBelow(priorityOf(to), pods)}
+	if len(y.units) == 0 {
 		return nil, noYielding
 	}
-	slices.SortFunc(y.pods, byImportance)
-	for _, p := range y.pods {
-		s.hide(p)
+	for _, u := range y.units {
+		s.hideUnit(u)
 	}
 	return y, ""
 }
 
 // End shows the pods again.
 func (y *Yielding) End() {
-	for _, p := range y.pods {
-		y.show(p)
+	for _, u := range y.units {
+		y.showUnit(u)
 	}
 }
 
@@ -58,16 +58,16 @@ func (y *Yielding) End() {
 // then pods of low priority. All pods are shown again.
 func (y *Yielding) Victims(gang []*corev1.Pod) []*corev1.Pod {
 	members := y.members(gang)
-	violating, others := y.violating(y.pods)
+	violating, others := y.violating(y.units)
 	hidden := y.spare(members, nil, violating)
 	hidden = y.spare(members, hidden, others)
-	for _, p := range hidden {
-		y.show(p)
+	for _, u := range hidden {
+		y.showUnit(u)
 	}
 	slices.SortStableFunc(hidden, byImportance)
-	victims := make([]*corev1.Pod, len(hidden))
-	for i, p := range hidden {
-		victims[i] = p.object
+	var victims []*corev1.Pod
+	for _, p := range podsOf(hidden) {
+		victims = append(victims, p.object)
 	}
 	return victims
 }
@@ -99,24 +99,25 @@ func (y *Yielding) members(gang []*corev1.Pod) []member {
 	return members
 }
 
-// spare shows those pods with which the members still fit. It appends the others to victims.
-func (y *Yielding) spare(members []member, victims, pods []*boundPod) []*boundPod {
-	for _, p := range pods {
-		y.show(p)
-		if !y.fit(members, p.node) {
-			y.hide(p)
-			victims = append(victims, p)
+// spare shows those units with which the members still fit. It appends the others to victims.
+func (y *Yielding) spare(members []member, victims, units []*unit) []*unit {
+	for _, u := range units {
+		y.showUnit(u)
+		if !y.fit(members, u) {
+			y.hideUnit(u)
+			victims = append(victims, u)
 		}
 	}
 	return victims
 }
 
-// fit reports whether the members that pods of a node may keep away fit where they are, one after
-// another.
-func (y *Yielding) fit(members []member, n *node) bool {
+// fit reports whether the members that the pods of a unit may keep away fit where they are, one
+// after another.
+func (y *Yielding) fit(members []member, u *unit) bool {
 	var concerned []*member
 	for i := range members {
-		if m := &members[i]; m.global || m.node == n {
+		m := &members[i]
+		if m.global || slices.ContainsFunc(u.pods, func(p *boundPod) bool { return p.node == m.node }) {
 			concerned = append(concerned, m)
 			y.hide(m.boundPod)
 		}
@@ -147,7 +148,7 @@ func (y *Yielding) accepts(m *member) bool {
 // are being deleted by preemption, have not gone yet.
 func (s *Snapshot) AwaitsVictims(pod *corev1.Pod) bool {
 	n := s.nodes.get(cmp.Or(s.Nominated(pod.UID), pod.Status.NominatedNodeName))
-	return n != nil && slices.ContainsFunc(n.pods, func(p *boundPod) bool { return p.priority() < priorityOf(pod) && p.isPreempted() })
+	return n != nil && slices.ContainsFunc(n.pods, func(p *boundPod) bool { return s.priorityIn(p) < priorityOf(pod) && p.isPreempted() })
 }
 
 // NominatedBelow returns the pods that are nominated to a node and have a lower priority than a

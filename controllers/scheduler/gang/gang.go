@@ -118,8 +118,8 @@ func (g *Group) count(pod *corev1.Pod, n int) {
 	}
 }
 
-// Held reports whether a pod must wait: for its group to exist; or, until as many pods of a gang
-// as it needs have a node, for so many to exist, and all without scheduling gates.
+// Held reports whether a pod must wait: for its group to exist, for as many pods of a gang as it
+// needs to exist, or for the scheduling gates of one of the pods of the group without a node.
 func (g *Groups) Held(pod *corev1.Pod) bool {
 	group := g.Of(pod)
 	if group == nil {
@@ -132,13 +132,7 @@ func (g *Groups) Held(pod *corev1.Pod) bool {
 }
 
 func (g *Group) held() bool {
-	switch {
-	case g.Object == nil:
-		return true
-	case g.HasQuorum():
-		return false
-	}
-	return len(g.pods) < g.MinCount() || g.gated > 0
+	return g.Object == nil || len(g.pods) < g.MinCount() || g.gated > 0
 }
 
 // Of returns the group of a pod, nil if it has none.
@@ -155,20 +149,17 @@ func (g *Groups) Get(object *schedulingv1beta1.PodGroup) *Group {
 	return g.groups[nameOf(object)]
 }
 
-// MinCount returns how many pods of a gang must get a node at the same time. It is 0 for a group
+// MinCount returns how many pods of a gang must get a node at the same time. It is 1 for a group
 // of another policy, whose pods get one independently of each other.
 func (g *Group) MinCount() int {
 	if policy := g.Object.Spec.SchedulingPolicy.Gang; policy != nil {
 		return int(policy.MinCount)
 	}
-	return 0
+	return 1
 }
 
 // Scheduled returns the number of pods that have a node.
 func (g *Group) Scheduled() int { return g.scheduled }
-
-// HasQuorum reports whether the pods without a node may get one independently of each other.
-func (g *Group) HasQuorum() bool { return g.scheduled >= g.MinCount() }
 
 // Pending returns the pods without a node, the oldest first.
 func (g *Group) Pending() []*corev1.Pod {
@@ -218,7 +209,11 @@ func preemptionPolicy(pod *corev1.Pod) corev1.PreemptionPolicy {
 	return ptr.Deref(pod.Spec.PreemptionPolicy, corev1.PreemptLowerPriority)
 }
 
-// Infeasible returns why a gang cannot be complete, in the words of kube-scheduler: scheduled of
+// Unschedulable is what kube-scheduler says of a group that has too few pods without a node, or
+// enough with a node and none that fits, and of its pods that do.
+const Unschedulable = "pod group is unschedulable"
+
+// Infeasible returns why a group cannot be complete, in the words of kube-scheduler: scheduled of
 // its pods have a node, and remaining ones may get one. It is empty if it can.
 func Infeasible(minCount, scheduled, remaining int) string {
 	if scheduled+remaining >= minCount {
