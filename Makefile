@@ -157,6 +157,11 @@ test-peers-controllers: build ## Compare what svc's controllers and the real kub
 	@hack/peers.sh
 	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 60m ./test/peers/controllers $(ARGS)
 
+.PHONY: test-peers-groups
+test-peers-groups: build ## Compare how svc and the real kube-scheduler 1.37, which it builds, schedule pods in groups (ARGS='-scenarios "^gang"').
+	@hack/peers.sh kube-scheduler-1.37
+	SVC=$(BIN)/svc $(GO) test -count=1 -timeout 30m ./test/peers/groups $(ARGS)
+
 .PHONY: test-peers-takeover
 test-peers-takeover: build ## Let the real kube-controller-manager and kube-scheduler, which it builds, take over each controller from svc and give it back (ARGS='-of "^job"').
 	@hack/peers.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the real kube-apiserver, kube-controller-manager, kube-scheduler,
 # kubelet and etcd, or what is named (a component of Kubernetes; kube-apiserver-1.28,
-# kubectl-1.28 and kubectl-1.20, which are of older releases; etcdctl and etcdutl; helm;
+# kubectl-1.28 and kubectl-1.20, which are of older releases, and kube-scheduler-1.37; etcdctl and etcdutl; helm;
 # conformance.test, which is Kubernetes' conformance tests, and agnhost, nonewprivs, sample-apiserver and ginkgo,
 # which they need; kube-state-metrics, cert-manager, which is its controller, cainjector, which is cert-manager's
 # too, traefik and coredns), into bin/, for the benchmark and the tests that compare with them. Does nothing when they are
@@ -48,6 +48,7 @@ fi
 for name in "${components[@]}"; do
 	case $name in
 	kube-apiserver-1.28) build kubernetes-1.28 "$name" k8s.io/kubernetes/cmd/kube-apiserver "$(version v1.28.15)" ;;
+	kube-scheduler-1.37) build kubernetes-1.37 "$name" k8s.io/kubernetes/cmd/kube-scheduler "$(version v1.37.2)" ;;
 	kubectl-1.20) build "$name" "$name" . "$(version v1.20.15)" ;;
 	kubectl-1.28) build "$name" "$name" . "$(version v1.28.15)" ;;
 	helm) build helm helm helm.sh/helm/v3/cmd/helm ;;
