@@ -89,6 +89,7 @@ func newCSI(base common, conn connections, n func() *node.Node) (*csi.Manager, e
 		Node:               func() *corev1.Node { return n().Object() },
 		InUseChanged:       func() { n().Changed() },
 		Clock:              base.Clock,
+		Events:             conn.events.Any(),
 	}
 	if conn.clients != nil {
 		o.Client = conn.clients.Client

@@ -1,12 +1,14 @@
 package csi
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/onsi/gomega"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,6 +76,7 @@ func TestAVolumeThatAnotherNodeHasExpandedIsExpandedOnThisOneToo(t *testing.T) {
 	f := newFixture(t, expands)
 	sized := func(volume, claim string) Volume {
 		v := grown("u1", volume)
+		v.Claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 		v.Claim.Status.Capacity[corev1.ResourceStorage] = resource.MustParse(claim)
 		return v
 	}
@@ -97,4 +100,94 @@ func TestAVolumeThatAnotherNodeHasExpandedIsExpandedOnThisOneToo(t *testing.T) {
 	f.publish(v)
 	f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(v.Claim), v.Claim)).To(gomega.Succeed())
 	f.Expect(v.Claim.Status.Capacity.Storage().String()).To(gomega.Equal("4Gi"))
+}
+
+// resizing returns a volume of 2Gi whose claim, which the API server has, has 1Gi and a state of
+// the expansion.
+func (f *fixture) resizing(state corev1.ClaimResourceStatus) Volume {
+	f.Helper()
+	v := grown("u1", "2Gi")
+	v.Claim.Status.AllocatedResources = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	v.Claim.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: state}
+	v.Claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue}}
+	f.Expect(f.client.Create(f.Context(), v.Claim)).To(gomega.Succeed())
+	return v
+}
+
+// read reads the claim of a volume again, and returns its state.
+func (f *fixture) read(v Volume) (state corev1.ClaimResourceStatus) {
+	f.Helper()
+	f.Expect(f.client.Get(f.Context(), client.ObjectKeyFromObject(v.Claim), v.Claim)).To(gomega.Succeed())
+	return resizeStatus(v.Claim)
+}
+
+func TestTheClaimAndTheEventsHaveTheStateOfAnExpansion(t *testing.T) {
+	f := newFixture(t, expands)
+	v := f.resizing(corev1.PersistentVolumeClaimNodeResizePending)
+	f.driver.Fail("expand", status.Error(codes.Unavailable, "the hut is busy"))
+	_, err := f.Publish(t.Context(), v)
+	var failure *ExpansionError
+	f.Expect(errors.As(err, &failure)).To(gomega.BeTrue(), "%v", err)
+	f.Expect(f.read(v)).To(gomega.Equal(corev1.PersistentVolumeClaimNodeResizeInProgress))
+	f.Expect(v.Claim.Status.Conditions).To(gomega.HaveLen(1), "the driver may go on")
+
+	f.driver.Fail("expand", status.Error(codes.Internal, "the hut is broken"))
+	_, err = f.Publish(t.Context(), v)
+	f.Expect(err).To(gomega.MatchError(`MountVolume.NodeExpandVolume failed for volume "pv1": NodeExpandVolume of CSI driver hut.example: rpc error: code = Internal desc = the hut is broken`))
+	f.Expect(f.read(v)).To(gomega.Equal(corev1.PersistentVolumeClaimNodeResizeInProgress))
+	f.Expect(v.Claim.Status.Conditions).To(gomega.ContainElement(gomega.HaveField("Type", corev1.PersistentVolumeClaimNodeResizeError)))
+
+	f.Expect(f.events.Events).NotTo(gomega.Receive())
+	f.driver.Fail("expand", nil)
+	f.publish(v)
+	f.Expect(f.read(v)).To(gomega.BeEmpty())
+	f.Expect(v.Claim.Status.Conditions).To(gomega.BeEmpty())
+	for range 2 { // of the pod and of the claim
+		f.Expect(f.events.Events).To(gomega.Receive(gomega.Equal(`Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "pv1" n1`)))
+	}
+}
+
+func TestAnExpansionOnTheNodeWaitsForTheResizer(t *testing.T) {
+	f := newFixture(t, expands)
+	v := f.resizing(corev1.PersistentVolumeClaimControllerResizeInProgress) // the resizer has written the PersistentVolume
+	f.publish(v)
+	f.Expect(f.driver.Expanded()).To(gomega.BeEmpty())
+	v.Claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage] = corev1.PersistentVolumeClaimNodeResizePending
+	f.Expect(f.client.Status().Update(t.Context(), v.Claim)).To(gomega.Succeed())
+	f.publish(v)
+	f.Expect(f.driver.Expanded()).To(gomega.HaveLen(1))
+}
+
+func TestTheStatusOfAClaimThatWasReadTooEarlyIsNotWritten(t *testing.T) {
+	f := newFixture(t, expands)
+	v := f.resizing("")
+	early := v
+	early.Claim = v.Claim.DeepCopy()
+	v.Claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage] = corev1.PersistentVolumeClaimNodeResizePending
+	f.Expect(f.client.Status().Update(t.Context(), v.Claim)).To(gomega.Succeed())
+	_, err := f.Publish(t.Context(), early)
+	f.Expect(apierrors.IsConflict(err)).To(gomega.BeTrue(), "%v", err)
+	f.Expect(f.read(v)).To(gomega.Equal(corev1.PersistentVolumeClaimNodeResizePending))
+}
+
+func TestAVolumeThatItsControllerExpandsOnItsOwnIsNotExpandedOnTheNode(t *testing.T) {
+	for name, change := range map[string]func(*corev1.PersistentVolumeClaim){
+		"of one node": func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		},
+		"of several, if the resizer has noted so": func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.AccessModes, c.Annotations = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, map[string]string{notRequired: "true"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, expands)
+			f.publish(persistent("u1"))
+			f.publish(persistent("u1", func(v *Volume) {
+				v.PV.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse("2Gi")
+				v.Claim.Status.Capacity[corev1.ResourceStorage] = resource.MustParse("2Gi")
+				change(v.Claim)
+			}))
+			f.Expect(f.driver.Expanded()).To(gomega.BeEmpty())
+		})
+	}
 }

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	eventrecord "k8s.io/client-go/tools/record"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -37,6 +38,7 @@ type fixture struct {
 	*Manager
 	root, sockets string
 	client        client.Client
+	events        *eventrecord.FakeRecorder
 	driver        *csitest.Driver
 	object        *storagev1.CSIDriver
 	stop          func()
@@ -48,7 +50,7 @@ type fixture struct {
 func newFixture(t *testing.T, capabilities ...spec.NodeServiceCapability_RPC_Type) *fixture {
 	t.Helper()
 	sockets, err := os.MkdirTemp("", "csi") // the path of a socket is short
-	f := &fixture{T: t, WithT: gomega.NewWithT(t), root: t.TempDir(), sockets: sockets}
+	f := &fixture{T: t, WithT: gomega.NewWithT(t), events: eventrecord.NewFakeRecorder(100), root: t.TempDir(), sockets: sockets}
 	f.SetDefaultEventuallyTimeout(time.Minute)
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { os.RemoveAll(sockets) })
@@ -84,7 +86,7 @@ func (f *fixture) start() {
 	}
 	var err error
 	f.Manager, err = New(Options{
-		RootDir: f.root, NodeName: "n1", Client: f.client, Clock: clock.RealClock{}, ControllerAttaches: true,
+		RootDir: f.root, NodeName: "n1", Client: f.client, Clock: clock.RealClock{}, ControllerAttaches: true, Events: f.events,
 		Mounted: func(path string) (bool, error) { _, err := os.Lstat(path); return false, err },
 		Node: func() *corev1.Node {
 			f.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	eventrecord "k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,6 +43,8 @@ type Options struct {
 	// InUseChanged is called after a change of [Manager.InUse].
 	InUseChanged func()
 	Clock        clock.WithDelayedExecution
+	// Events records events about pods and claims.
+	Events eventrecord.EventRecorder
 	// Health asks drivers for the health of volumes, if they know it.
 	Health bool
 	// SELinux reports whether the host has SELinux.

@@ -17,9 +17,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/probe"
 	"svc.dev/svc/svclet/runtime/runtimetest"
+	"svc.dev/svc/svclet/volume"
 )
 
 func TestAPodIsSetUpStartedStoppedAndTornDown(t *testing.T) {
@@ -315,6 +317,11 @@ func TestAFailedRefreshIsAnEventUnlessItWasCancelled(t *testing.T) {
 	r.Expect(r.reasons()).To(gomega.BeEmpty())
 	r.Refresh(t.Context(), r.pod)
 	r.Expect(r.reasons()).To(gomega.Equal([]string{"FailedMount"}))
+}
+
+func TestAnExpansionThatFailedInUseIsNoFailedMount(t *testing.T) {
+	failure := errors.Join(&volume.Error{Volume: "v", Err: &csi.ExpansionError{Volume: "pv1", Err: errors.New("full")}})
+	gomega.NewWithT(t).Expect(refreshReason(failure)).To(gomega.Equal("VolumeResizeFailed"))
 }
 
 func TestAPodOnTheHostsNetworkHasTheNodesAddress(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/volume"
 )
@@ -84,14 +85,23 @@ func (e *Executor) tearDown(ctx context.Context, p *corev1.Pod) pod.Result {
 }
 
 // Refresh updates the volumes of a pod that has been set up with the API objects
-// and the metadata that they show. A failure is an event of the pod, unless ctx is done.
+// and the metadata that they show, and expands those that have grown. A failure is an event of
+// the pod, unless ctx is done.
 func (e *Executor) Refresh(ctx context.Context, p *corev1.Pod) {
 	if _, err := e.resourcesOf(p.UID); err != nil {
 		return
 	}
 	if err := e.o.Volumes.Refresh(ctx, p); err != nil && ctx.Err() == nil {
-		e.o.Events.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: err.Error()})
+		e.o.Events.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: refreshReason(err), Message: err.Error()})
 	}
+}
+
+// refreshReason returns the reason of the event about volumes that could not be refreshed.
+func refreshReason(err error) string {
+	if expansion := (*csi.ExpansionError)(nil); errors.As(err, &expansion) {
+		return "VolumeResizeFailed"
+	}
+	return "FailedMount"
 }
 
 // SetUpPods returns how many pods are set up.
