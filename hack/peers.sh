@@ -4,7 +4,8 @@
 # kubectl-1.28 and kubectl-1.20, which are of older releases, and kube-scheduler-1.37; etcdctl and etcdutl; helm;
 # conformance.test, which is Kubernetes' conformance tests, and agnhost, nonewprivs, sample-apiserver and ginkgo,
 # which they need; kube-state-metrics, cert-manager, which is its controller, cainjector, which is cert-manager's
-# too, traefik and coredns), into bin/, for the benchmark and the tests that compare with them. Does nothing when they are
+# too, traefik and coredns; the sidecars of CSI drivers: csi-attacher, csi-provisioner, csi-resizer and csi-snapshotter,
+# and snapshot-controller; local-path-provisioner), into bin/, for the benchmark and the tests that compare with them. Does nothing when they are
 # current.
 # The first build takes about five minutes on two cores; GOFLAGS=-p=1 leaves room for
 # other work.
@@ -58,6 +59,11 @@ for name in "${components[@]}"; do
 	conformance.test) build conformance "$name" . "$(version $kubernetes)" "test -c" ;;
 	agnhost | nonewprivs) build conformance "$name" "k8s.io/kubernetes/test/images/$name" ;;
 	sample-apiserver) build conformance "$name" k8s.io/sample-apiserver ;;
+	csi-attacher) build csi "$name" github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher ;;
+	csi-provisioner) build csi "$name" github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner ;;
+	csi-resizer) build csi "$name" github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer ;;
+	csi-snapshotter | snapshot-controller) build csi "$name" "github.com/kubernetes-csi/external-snapshotter/v8/cmd/$name" ;;
+	local-path-provisioner) build csi "$name" github.com/rancher/local-path-provisioner ;;
 	ginkgo) build conformance "$name" github.com/onsi/ginkgo/v2/ginkgo ;;
 	coredns) build "$name" "$name" . ;;
 	traefik) build "$name" "$name" github.com/traefik/traefik/v2/cmd/traefik ;;

@@ -7,9 +7,11 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,29 @@ const (
 	busybox     = "localhost/svc/busybox:1"
 	serverImage = "localhost/svc/server:1" // test/node/server
 )
+
+// releaseVariable names the release that the suite's node serves, such as 1.37; by default
+// that of svc. The specs of the sidecars of CSI drivers hold at every release since 1.28.
+const releaseVariable = "SVC_RELEASE"
+
+// releaseFlag returns the flag by which the suite's node serves its release: by default with
+// gates of what specs need and later releases have.
+func releaseFlag() string {
+	if r := os.Getenv(releaseVariable); r != "" {
+		return "--release=" + r
+	}
+	return "--feature-gates=SidecarContainers=true,InPlacePodVerticalScaling=true,UserNamespacesStatelessPodsSupport=true,ContainerCheckpoint=true,DevicePluginCDIDevices=true"
+}
+
+// servedRelease returns the minor version of the release that the suite's node serves.
+func servedRelease(ctx context.Context) int {
+	GinkgoHelper()
+	var version struct{ Minor string }
+	Expect(json.Unmarshal([]byte(run(ctx, "get", "--raw=/version")), &version)).To(Succeed())
+	minor, err := strconv.Atoi(version.Minor)
+	Expect(err).NotTo(HaveOccurred())
+	return minor
+}
 
 // The suite's node, and administrator clients of its cluster.
 var (
@@ -82,7 +107,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	clusterCIDR, err = launch.FreeCIDR()
 	Expect(err).NotTo(HaveOccurred())
 	node, err = launch.UpNode(ctx, filepath.Join(dir, "data"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR, "--node-cidr-mask-size=26",
-		"--horizontal-pod-autoscaler-sync-period=2s", "--feature-gates=SidecarContainers=true,InPlacePodVerticalScaling=true,UserNamespacesStatelessPodsSupport=true,ContainerCheckpoint=true,DevicePluginCDIDevices=true", "--resolv-conf="+resolvConf)
+		"--horizontal-pod-autoscaler-sync-period=2s", releaseFlag(), "--resolv-conf="+resolvConf)
 	DeferCleanup(func() {
 		Expect(node.Remove()).To(Succeed())
 	})

@@ -31,6 +31,8 @@ type Options struct {
 	// Mount and Unmount publish a volume; by default directories are made and removed.
 	Mount   func(source, target string) error
 	Unmount func(target string) error
+	// Backend makes the driver serve the controller service, for its volumes. It may be nil.
+	Backend *Backend
 	// Called is called with each call of the driver, and the request, before it is handled. It
 	// may be nil.
 	Called func(method string, request any)
@@ -72,6 +74,9 @@ func Start(o Options) (*Driver, error) {
 	err := d.serve(d.Endpoint(), func(s *grpc.Server) {
 		spec.RegisterIdentityServer(s, d)
 		spec.RegisterNodeServer(s, d)
+		if o.Backend != nil {
+			spec.RegisterControllerServer(s, controller{Driver: d, Backend: o.Backend})
+		}
 	})
 	if err == nil {
 		err = d.serve(filepath.Join(o.Registry, o.Name+"-reg.sock"), func(s *grpc.Server) { registerapi.RegisterRegistrationServer(s, d) })
