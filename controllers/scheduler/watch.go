@@ -84,7 +84,7 @@ func groupsServed(ctx context.Context, env *controller.Env) (bool, error) {
 	}
 	served, err := env.Served(groups().object)
 	if err == nil && !served {
-		klog.FromContext(ctx).Info("Pods are scheduled without regard to their groups, because the API server does not serve PodGroups: start it with "+
+		klog.FromContext(ctx).Error(nil, "Pods are scheduled without regard to their groups, because the API server does not serve PodGroups: start it with "+
 			"--runtime-config=scheduling.k8s.io/v1beta1=true, and with --release=1.37 or later", "featureGate", groupsGate)
 	}
 	return served, err
