@@ -44,7 +44,7 @@ func (w *work) beginNodes(ctx context.Context) error {
 		return err
 	}
 	if _, err := w.client.ResourceV1().ResourceSlices().Create(ctx, &resourcev1.ResourceSlice{ObjectMeta: meta(broken), Spec: resourcev1.ResourceSliceSpec{
-		Driver: driver, NodeName: ptr.To(home(0)), Pool: resourcev1.ResourcePool{Name: "pool", ResourceSliceCount: 1},
+		Driver: driver, NodeName: ptr.To(home(0)), Pool: resourcev1.ResourcePool{Name: "pool", Generation: 1, ResourceSliceCount: 1},
 		Devices: []resourcev1.Device{{Name: "one", Taints: []resourcev1.DeviceTaint{{Key: "broken", Effect: resourcev1.DeviceTaintEffectNoExecute}}}},
 	}}, create); err != nil {
 		return err

@@ -267,8 +267,11 @@ func (r *run) settle(t *testing.T, what string) {
 			default:
 			}
 		}
-		last = r.work.complete(ctx)
-		return last == nil, nil
+		err := r.work.complete(ctx)
+		if ctx.Err() == nil {
+			last = err // else it is that there was no time
+		}
+		return err == nil, nil
 	}); err != nil {
 		t.Fatalf("%s: %v: %v\n%v\n%s", what, err, last, r.work.seen.all(), r.logs())
 	}
