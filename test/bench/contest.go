@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -104,9 +105,10 @@ func (o *options) binaries() map[string]*string {
 	}
 }
 
-// install copies the binaries into a directory, and lets the flags name the copies. Of a file
-// that the linker has just written more pages are mapped than of a copy, so that two binaries
-// compare only if both are copies. A file that does not exist is left to need.
+// install copies the binaries into a directory, and lets the flags name the copies, which are
+// read from the disk when they start, as after a boot: how many pages of a program are mapped,
+// which its RSS has, depends on how its file came into the page cache
+// (docs/decisions/unreachable-methods.md). A file that does not exist is left to need.
 func (o *options) install(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -115,17 +117,30 @@ func (o *options) install(dir string) error {
 		if *file == "" {
 			continue
 		}
-		content, err := os.ReadFile(*file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
 		target := filepath.Join(dir, flag)
-		if err = errors.Join(err, os.WriteFile(target, content, 0o700)); err != nil {
+		switch err := installCopy(*file, target); {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
 			return err
 		}
 		*file = target
 	}
 	return nil
+}
+
+func installCopy(source, target string) (err error) {
+	in, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	out, err := os.OpenFile(target, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o700)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, uncache(out), out.Close())
 }
 
 // need checks that binaries exist, and makes their paths absolute.
