@@ -99,10 +99,11 @@ func (s *Snapshot) unitsBelow(priority int32, pods []*boundPod) []*unit {
 	var units []*unit
 	var taken map[types.NamespacedName]bool
 	for _, p := range pods {
-		u := single(p)
-		if u.priority = s.priorityIn(p); u.priority >= priority {
+		own := s.priorityIn(p)
+		if own >= priority {
 			continue
 		}
+		u := &unit{pods: []*boundPod{p}, priority: own}
 		var name types.NamespacedName
 		if name, u.grouped = s.groupOf(p.object); u.grouped && s.groups.byName[name].together {
 			if taken[name] {
