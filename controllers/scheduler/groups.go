@@ -155,9 +155,9 @@ func (c *core) decideGroup(group *gang.Group, steps []*step) *groupResult {
 		return c.failGroup(group, steps, err)
 	}
 	var result *groupResult
+	placed := func(s *step) bool { return s.assumed != nil }
 	for left := steps; len(left) > 0; {
 		message, err := c.placeGroup(group, left)
-		placed := func(s *step) bool { return s.assumed != nil }
 		var last *groupResult
 		switch {
 		case err != nil:

@@ -33,9 +33,10 @@ func (d Difference) String() string {
 }
 
 // Between returns the differences between what the two say of a subject, in the
-// order of their paths.
+// order of their paths. Nil fields are those of a subject that does not exist.
 func Between(subject string, svclet, kubelet Fields) []Difference {
-	paths := maps.Clone(svclet)
+	paths := Fields{}
+	maps.Copy(paths, svclet)
 	maps.Copy(paths, kubelet)
 	said := func(f Fields, path string) string {
 		if value, ok := f[path]; ok {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"svc.dev/svc/test/peers/difference"
 )
 
@@ -121,69 +123,45 @@ func compare(ctx context.Context, s scenario, explained []difference.Explanation
 
 // settle waits until both are at rest, longer if they differ, and returns the differences between
 // what a function returns of them.
-func settle(ctx context.Context, subject string, explained []difference.Explanation, of func(*view) map[string]difference.Fields, systems []*system) ([]difference.Difference, error) {
+func settle(ctx context.Context, subject string, explained []difference.Explanation, of func(*view) map[string]difference.Fields, systems []*system) (found []difference.Difference, err error) {
 	var last [2]map[string]difference.Fields
 	began, changed := time.Now(), time.Now()
-	for {
-		if err := pause(ctx); err != nil {
-			return nil, err
-		}
+	same := func(a, b map[string]difference.Fields) bool {
+		return maps.EqualFunc(a, b, func(a, b difference.Fields) bool { return maps.Equal(a, b) })
+	}
+	err = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, false, func(ctx context.Context) (bool, error) {
 		var now [2]map[string]difference.Fields
 		for i, system := range systems {
 			v, err := system.view(ctx)
 			if err != nil {
-				return nil, err
+				return false, err
 			}
 			now[i] = of(v)
-		}
-		same := func(a, b map[string]difference.Fields) bool {
-			return maps.EqualFunc(a, b, func(a, b difference.Fields) bool { return maps.Equal(a, b) })
 		}
 		if !same(now[0], last[0]) || !same(now[1], last[1]) {
 			last, changed = now, time.Now()
 		}
 		quiet, late := time.Since(changed), time.Since(began) > patience
 		if quiet < calm && !late {
-			continue
+			return false, nil
 		}
-		found := between(now[0], now[1])
-		var full []difference.Difference
-		for _, d := range found {
-			d.Subject = subject + d.Subject
-			full = append(full, d)
+		found = between(now[0], now[1])
+		full := slices.Clone(found)
+		for i := range full {
+			full[i].Subject = subject + full[i].Subject
 		}
-		if unexplained, _ := difference.Check(full, explained); len(unexplained) == 0 || quiet > longCalm || late {
-			return found, nil
-		}
-	}
+		unexplained, _ := difference.Check(full, explained)
+		return len(unexplained) == 0 || quiet > longCalm || late, nil
+	})
+	return found, err
 }
 
 // between returns the differences between the subjects of both.
 func between(ours, theirs map[string]difference.Fields) (found []difference.Difference) {
 	subjects := maps.Clone(ours)
 	maps.Copy(subjects, theirs)
-	none := difference.Fields{}
 	for _, subject := range slices.Sorted(maps.Keys(subjects)) {
-		a, b := ours[subject], theirs[subject]
-		if a == nil {
-			a = none
-		}
-		if b == nil {
-			b = none
-		}
-		found = append(found, difference.Between(subject, a, b)...)
+		found = append(found, difference.Between(subject, ours[subject], theirs[subject])...)
 	}
 	return found
-}
-
-// pause lets the systems work for a moment.
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(200 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
