@@ -83,6 +83,27 @@ func TestReconcile(t *testing.T) {
 	})
 }
 
+// TestOrphanedSlicesStay: the garbage collector orphans them while their service is deleted.
+func TestOrphanedSlicesStay(t *testing.T) {
+	r := newReconciler(t, 100)
+	deleted := service()
+	deleted.Finalizers = []string{metav1.FinalizerOrphanDependents}
+	create(t, r, pod("pod-0", "10.0.0.0"), node("east"), deleted)
+	want(t, r, "10.0.0.0")
+	if err := r.client.Delete(t.Context(), deleted); err != nil {
+		t.Fatal(err)
+	}
+	orphan := slicesOf(t, r)[0]
+	orphan.OwnerReferences = nil
+	if err := r.client.Update(t.Context(), &orphan); err != nil {
+		t.Fatal(err)
+	}
+	want(t, r, "10.0.0.0")
+	if s := slicesOf(t, r); s[0].Name != orphan.Name || len(s[0].OwnerReferences) > 0 {
+		t.Errorf("slices %v", s)
+	}
+}
+
 // TestASliceWithoutEndpointsIsWrittenOnce: its annotation with the time of the change stays.
 func TestASliceWithoutEndpointsIsWrittenOnce(t *testing.T) {
 	r := newReconciler(t, 100)

@@ -2,6 +2,7 @@ package endpointslice
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -92,7 +93,8 @@ func outdated(err error) bool {
 }
 
 // slices returns the slices of this controller for the service that are not being
-// deleted.
+// deleted. While the service is, those that it does not own are left out: the garbage
+// collector may have orphaned them, and the library would delete them.
 func (r *reconciler) slices(ctx context.Context, service *corev1.Service) ([]*discoveryv1.EndpointSlice, error) {
 	var list discoveryv1.EndpointSliceList
 	err := r.client.List(ctx, &list, client.InNamespace(service.Namespace), client.MatchingFields{index.SlicesByService().Name: service.Name})
@@ -101,7 +103,7 @@ func (r *reconciler) slices(ctx context.Context, service *corev1.Service) ([]*di
 	}
 	var own []*discoveryv1.EndpointSlice
 	for i := range list.Items {
-		if s := &list.Items[i]; managed(s) && s.DeletionTimestamp == nil {
+		if s := &list.Items[i]; managed(s) && s.DeletionTimestamp == nil && (service.DeletionTimestamp == nil || ownedBy(s, service)) {
 			// The cache sets the kind, which the library compares with its own slice that
 			// has no endpoints: it would write that slice in each sync.
 			s.TypeMeta = metav1.TypeMeta{}
@@ -109,4 +111,8 @@ func (r *reconciler) slices(ctx context.Context, service *corev1.Service) ([]*di
 		}
 	}
 	return own, nil
+}
+
+func ownedBy(slice *discoveryv1.EndpointSlice, service *corev1.Service) bool {
+	return slices.ContainsFunc(slice.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == service.UID })
 }
