@@ -90,7 +90,7 @@ test-fleet: build ## Run many node agents at once, with runtimes that run nothin
 	SVC=$(BIN)/svc SVCLET=$(BIN)/svclet $(GO) test -count=1 -timeout 45m -v ./test/fleet
 
 .PHONY: test-node
-test-node: build ## Run pods on this machine, as root on Linux; installs what that takes.
+test-node: build ## Run pods on this machine, as root on Linux; installs what that takes (CONTAINERD=2: with containerd 2, which it builds).
 	@SVC=$(BIN)/svc SVCLET=$(BIN)/svclet hack/test-node.sh $(ARGS)
 
 .PHONY: test-aggregated

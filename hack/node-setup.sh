@@ -2,7 +2,7 @@
 # Installs what a node needs, for `svc up` to run pods: containerd, runc, the CNI
 # plugins, iptables and nftables. It installs the distribution's packages if root runs it on
 # Linux with apt-get; otherwise it prints what to install. More packages may be
-# given as program=package.
+# given as program=package, or name.pc=package for a C library with its headers.
 # usage: hack/node-setup.sh [PROGRAM=PACKAGE...]
 #
 # It never fails: svc up then runs as a control plane only, and prints what is
@@ -14,6 +14,10 @@ PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 # has reports whether a program, or the set of CNI plugins, is installed.
 has() {
+	if [[ $1 == *.pc ]]; then
+		pkg-config --exists "${1%.pc}" 2>/dev/null
+		return
+	fi
 	if [[ $1 != cni ]]; then
 		command -v "$1" >/dev/null
 		return

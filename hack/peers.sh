@@ -5,7 +5,8 @@
 # conformance.test, which is Kubernetes' conformance tests, and agnhost, nonewprivs, sample-apiserver and ginkgo,
 # which they need; kube-state-metrics, cert-manager, which is its controller, cainjector, which is cert-manager's
 # too, traefik and coredns; the sidecars of CSI drivers: csi-attacher, csi-provisioner, csi-resizer and csi-snapshotter,
-# and snapshot-controller; local-path-provisioner), into bin/, for the benchmark and the tests that compare with them. Does nothing when they are
+# and snapshot-controller; local-path-provisioner; containerd-2, which is containerd 2 and its runc, for which it
+# needs a C compiler and installs libseccomp's headers), into bin/, for the benchmark and the tests that compare with them. Does nothing when they are
 # current.
 # The first build takes about five minutes on two cores; GOFLAGS=-p=1 leaves room for
 # other work.
@@ -22,7 +23,7 @@ kubernetes=v1.36.3
 # "test -c", it is the program of a package's tests.
 build() {
 	local module=$1 name=$2 package=$3 ldflags="-s -w ${4:-}" command=${5:-build}
-	local stamp=bin/.$name.stamp inputs
+	local stamp=bin/.${name//\//-}.stamp inputs
 	inputs=$(go version; echo "$package $ldflags"; cat "hack/tools/$module/go.mod" "hack/tools/$module/go.sum")
 	inputs=$(sha256sum <<<"$inputs")
 	if [[ -x bin/$name && -f $stamp && $(<"$stamp") == "$inputs" ]]; then
@@ -64,6 +65,13 @@ for name in "${components[@]}"; do
 	csi-resizer) build csi "$name" github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer ;;
 	csi-snapshotter | snapshot-controller) build csi "$name" "github.com/kubernetes-csi/external-snapshotter/v8/cmd/$name" ;;
 	local-path-provisioner) build csi "$name" github.com/rancher/local-path-provisioner ;;
+	containerd-2)
+		hack/node-setup.sh pkg-config=pkg-config libseccomp.pc=libseccomp-dev
+		for program in containerd containerd-shim-runc-v2; do
+			build containerd "containerd-2/$program" "github.com/containerd/containerd/v2/cmd/$program"
+		done
+		CGO_ENABLED=1 build containerd containerd-2/runc github.com/opencontainers/runc "" "build -tags=seccomp"
+		;;
 	ginkgo) build conformance "$name" github.com/onsi/ginkgo/v2/ginkgo ;;
 	coredns) build "$name" "$name" . ;;
 	traefik) build "$name" "$name" github.com/traefik/traefik/v2/cmd/traefik ;;
