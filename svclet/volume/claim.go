@@ -165,28 +165,35 @@ func (m *Manager) mountLocal(pod *corev1.Pod, volume string, pv *corev1.Persiste
 	if err != nil {
 		return mounted, err
 	}
+	device := info.Mode().Type() == os.ModeDevice
 	switch {
-	case info.Mode().Type() == os.ModeDevice:
-		return mounted, fmt.Errorf("local volume %q: svclet does not mount block devices: mount %s on the node and give the path of the mount", pv.Name, source)
-	case !info.IsDir():
+	case !device && !info.IsDir():
 		return mounted, errors.New("only directory and block device are supported")
 	case !isName(pv.Name):
 		return mounted, fmt.Errorf("name %q of the volume cannot be a directory's name", pv.Name)
 	}
 	dir := m.layout.volume(pod.UID, localPlugin, pv.Name)
 	mounted.HostPath, mounted.Relabel, mounted.measure = dir, !readOnly, measureFilesystem
+	// When the pod ends, its directory says which devices it may have been the last one to use.
+	if err := os.MkdirAll(dir, privateDir); err != nil {
+		return mounted, err
+	}
+	m.devices.LockKey(pv.Name)
+	defer func() { _ = m.devices.UnlockKey(pv.Name) }()
+	if there, err := m.Mounter.Mounted(dir); err != nil || there {
+		return mounted, err
+	}
+	if device {
+		if source, err = m.mountDevice(pv, readOnly); err != nil {
+			return mounted, err
+		}
+	}
 	return mounted, m.bindLocal(pod, source, dir, readOnly)
 }
 
 // bindLocal mounts source on dir, and sets the pod's fsGroup on it unless another
 // pod already uses it.
 func (m *Manager) bindLocal(pod *corev1.Pod, source, dir string, readOnly bool) error {
-	if err := os.MkdirAll(dir, privateDir); err != nil {
-		return err
-	}
-	if there, err := m.Mounter.Mounted(dir); err != nil || there {
-		return err
-	}
 	group := fsGroup(pod)
 	if group != nil && !readOnly {
 		policy := pod.Spec.SecurityContext.FSGroupChangePolicy

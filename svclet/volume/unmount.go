@@ -68,6 +68,9 @@ func (m *Manager) unmount(ctx context.Context, uid types.UID) error {
 	if err := m.detach(uid, dir); err != nil {
 		return err
 	}
+	if err := m.releaseDevices(uid); err != nil {
+		return fmt.Errorf("unmounting the volumes of pod %s: %w", uid, err)
+	}
 	if err := RemoveTree(ctx, dir); err != nil {
 		return fmt.Errorf("removing the directory of pod %s: %w", uid, err)
 	}

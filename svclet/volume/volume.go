@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/keymutex"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/svclet/csi"
@@ -100,6 +101,9 @@ type Options struct {
 	// MountCommand runs mount(8), which is the default, for file systems that need a
 	// helper.
 	MountCommand func(ctx context.Context, args ...string) error
+	// FormatAndMount mounts the block device of a volume of type local on a directory, and
+	// formats it first if it has no file system. It defaults to the functions of kubelet.
+	FormatAndMount func(device, dir, fstype string, options []string) error
 	// Measured is called after each operation on a volume: "volume_mount", also when its content
 	// is refreshed, and "volume_unmount". plugin and migrated are labels of
 	// storage_operation_duration_seconds. It may be nil.
@@ -114,6 +118,8 @@ type Manager struct {
 	Options
 	layout layout
 	flex   Flex
+	// devices are the locks of volumes of type local, by their names.
+	devices keymutex.KeyMutex
 	// measureFiles measures a volume by its file system: measureVolume, unless a test replaces it.
 	measureFiles func(context.Context, mountedVolume) (Usage, error)
 
@@ -180,6 +186,9 @@ func New(options Options) (*Manager, error) {
 	if options.MountCommand == nil {
 		options.MountCommand = runMount
 	}
+	if options.FormatAndMount == nil {
+		options.FormatAndMount = formatAndMount
+	}
 	if options.Measured == nil {
 		options.Measured = func(string, string, bool, time.Duration, error) {}
 	}
@@ -198,7 +207,7 @@ func New(options Options) (*Manager, error) {
 		return nil, fmt.Errorf("root directory %q: %w", options.RootDir, err)
 	}
 	options.RootDir = root
-	m := &Manager{Options: options, layout: layout{root: root}, measureFiles: measureVolume, pods: map[types.UID]*state{}}
+	m := &Manager{Options: options, layout: layout{root: root}, devices: keymutex.NewHashed(0), measureFiles: measureVolume, pods: map[types.UID]*state{}}
 	if options.PluginDir != "" {
 		m.flex = flexvolume.New(flexvolume.Options{
 			Dir: options.PluginDir, RootDir: root, NodeName: options.NodeName,

@@ -115,6 +115,47 @@ spec:
 		Expect(s.run(ctx, "logs", "writer")).To(Equal("raw\nblock special file\n"))
 	})
 
+	It("of type local that are block devices get a file system, which pods share and keep", func(ctx SpecContext) {
+		s := newSpace(ctx)
+		claim(ctx, s, "disk", corev1.PersistentVolumeFilesystem, "local: {path: "+loopDevice(ctx, 16<<20)+"}\n  "+affinity(ctx))
+		pod := func(name, command string) string {
+			return `
+apiVersion: v1
+kind: Pod
+metadata: {name: ` + name + `}
+spec:
+  terminationGracePeriodSeconds: 0
+  securityContext: {fsGroup: 4242}
+  containers:
+  - name: main
+    image: localhost/svc/busybox:1
+    command: [sh, -c, '` + command + `; exec sleep 1000']
+    volumeMounts: [{name: disk, mountPath: /disk}]
+  volumes: [{name: disk, persistentVolumeClaim: {claimName: disk}}]
+`
+		}
+		s.apply(ctx, pod("writer", "echo kept > /disk/file"))
+		s.await(ctx, "writer", beReady())
+		s.apply(ctx, pod("reader", "true"))
+		s.await(ctx, "reader", beReady())
+		s.run(ctx, "delete", "pod", "writer")
+		Expect(s.exec(ctx, "reader", "cat /disk/file; stat -c %g /disk; stat -f -c %T /disk")).To(Equal("kept\n4242\next2/ext3\n"))
+
+		name := s.run(ctx, "get", "pvc", "disk", "-o", "jsonpath={.spec.volumeName}")
+		mountOf := func() (string, error) {
+			mounts, err := os.ReadFile("/proc/self/mountinfo")
+			return string(mounts), err
+		}
+		Expect(mountOf()).To(ContainSubstring("/svclet/plugins/kubernetes.io/local-volume/mounts/" + name))
+		s.run(ctx, "delete", "pod", "reader")
+		Eventually(mountOf).ShouldNot(ContainSubstring("/local-volume/mounts/" + name))
+
+		By("a file system that is there is not made again")
+		s.apply(ctx, pod("again", "true"))
+		s.await(ctx, "again", beReady())
+		Expect(s.exec(ctx, "again", "cat /disk/file")).To(Equal("kept\n"))
+	})
+
 	It("of CSI drivers are staged, published and released by the driver", func(ctx SpecContext) {
 		s := newSpace(ctx)
 		own := newDir()
