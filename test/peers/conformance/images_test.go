@@ -18,7 +18,15 @@ import (
 )
 
 // tools are the programs of this machine that the tests run in their pods, beside those of busybox.
-var tools = []string{"bash", "curl", "dig", "getent", "ip", "nc", "printenv", "ss", "wget"}
+var tools = []string{"bash", "curl", "dd", "dig", "getent", "ip", "nc", "nsenter", "printenv", "ss", "wget"}
+
+// nsenter lets pods of the tests run programs of the node. Where the first process is closed to
+// root, it enters the mount namespace of the kernel's threads, which is the same.
+const nsenter = `#!/bin/bash
+arguments=("$@")
+[[ -r /rootfs/proc/1/ns/mnt ]] || arguments=("${@/#--mount=\/rootfs\/proc\/1\//--mount=/rootfs/proc/2/}")
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin exec /usr/libexec/nsenter "${arguments[@]}"
+`
 
 // images returns the images of the tests by the names that the program of the tests gives
 // them, made of the programs in bin and of this machine's.
@@ -71,6 +79,9 @@ func imageOf(base launch.Image, name, bin string) (image launch.Image, err error
 		}
 		addText(image, "/localhost.crt", string(certificate))
 		addText(image, "/localhost.key", string(key))
+		addDirectories(image, "/usr/libexec/nsenter")
+		image.Files["/usr/libexec/nsenter"] = image.Files["/bin/nsenter"]
+		image.Files["/bin/nsenter"] = launch.ImageFile{Content: []byte(nsenter)}
 		return image, add(image, filepath.Join(bin, "agnhost"), "/agnhost")
 	case "nginx":
 		addText(image, "/usr/share/nginx/html/index.html", "<title>Welcome to nginx!</title>\n")
