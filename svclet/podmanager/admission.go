@@ -36,25 +36,25 @@ func (m *Manager) admit(p *corev1.Pod) (rejection *podworker.Rejection, wait fun
 	if p.DeletionTimestamp != nil || podspec.IsTerminal(p.Status.Phase) {
 		return nil, nil
 	}
-	active, options := m.Active(), m.o.Admission
+	present, options := m.present(), m.o.Admission
 	if m.o.ShuttingDown != nil {
 		options.ShuttingDown = m.o.ShuttingDown()
 	}
 	if m.o.Pressure != nil {
 		options.Pressure = m.o.Pressure()
 	}
-	refusal := admit.Admit(p, active, m.o.Node.Object(), options)
+	refusal := admit.Admit(p, present, m.o.Node.Object(), options)
 	var victims []*corev1.Pod
 	if refusal != nil && len(refusal.Shortages) > 0 {
 		var err error
-		if victims, err = admit.Victims(p, active, refusal.Shortages); err == nil {
+		if victims, err = admit.Victims(p, present, refusal.Shortages); err == nil {
 			refusal = nil
 		} else {
 			refusal = admit.NoVictims(err)
 		}
 	}
 	if refusal == nil {
-		refusal = m.allocate(p, active)
+		refusal = m.allocate(p, m.Active())
 	}
 	switch {
 	case refusal == nil && len(victims) > 0:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
@@ -27,9 +28,14 @@ type fakes struct {
 	known    bool
 	released []string
 	active   int
+	node     corev1.Node
+	runs     types.UID // the pod that has a running container, which does not stop
 }
 
-func (f *fakes) Perform(_ context.Context, _ *corev1.Pod, _ pod.Observed, op pod.Operation, _ func(time.Duration)) pod.Result {
+func (f *fakes) Perform(ctx context.Context, _ *corev1.Pod, _ pod.Observed, op pod.Operation, _ func(time.Duration)) pod.Result {
+	if op.Kind == pod.StopContainer && f.runs != "" {
+		<-ctx.Done() // it does not stop in this test
+	}
 	if op.Kind == pod.SetUp {
 		return pod.Result{Reason: "FailedMount", Message: "not yet"}
 	}
@@ -38,8 +44,14 @@ func (f *fakes) Perform(_ context.Context, _ *corev1.Pod, _ pod.Observed, op pod
 	}
 	return pod.Result{}
 }
-func (f *fakes) Observe(context.Context, types.UID) (pod.Observed, error) {
-	return pod.Observed{}, nil
+func (f *fakes) Observe(_ context.Context, uid types.UID) (pod.Observed, error) {
+	if uid != f.runs {
+		return pod.Observed{}, nil
+	}
+	return pod.Observed{
+		Sandboxes:  []pod.Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}},
+		Containers: []pod.Container{{ID: "c", Name: "app", SandboxID: "s", State: pod.Running}},
+	}, nil
 }
 func (f *fakes) Refresh(context.Context, *corev1.Pod)             {}
 func (f *fakes) PodIP(*corev1.Pod, pod.Observed) string           { return "" }
@@ -58,7 +70,7 @@ func (f *fakes) Set(*corev1.Pod, corev1.PodStatus)                {}
 func (f *fakes) Finish(*corev1.Pod)                               {}
 func (f *fakes) Forget(types.UID)                                 {}
 func (f *fakes) Mirror(types.UID) (*corev1.Pod, bool)             { return nil, false }
-func (f *fakes) Object() *corev1.Node                             { return &corev1.Node{} }
+func (f *fakes) Object() *corev1.Node                             { return &f.node }
 func (f *fakes) Event(*corev1.Pod, pod.Event)                     {}
 func (f *fakes) Known() bool {
 	f.mu.Lock()
@@ -243,3 +255,32 @@ func TestEventsFromSeveralGoroutinesAreAllHandled(t *testing.T) {
 }
 
 var _ podworker.Listener = (*Queue)(nil)
+
+// TestAPodThatWasDeletedAtOnceDoesNotKeepOthersFromItsPlace, though its container still stops: the
+// scheduler has given its place to others.
+func TestAPodThatWasDeletedAtOnceDoesNotKeepOthersFromItsPlace(t *testing.T) {
+	r := newFixture(t)
+	r.runs = "old"
+	r.node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("10")}
+	r.run(t)
+	of := func(uid types.UID) *corev1.Pod {
+		p := testPod(string(uid), uid)
+		p.Annotations[source.SourceAnnotation] = source.API
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1")}
+		p.Status = corev1.PodStatus{}
+		return p
+	}
+	active := func() (names []string) {
+		for _, p := range r.Active() {
+			names = append(names, p.Name)
+		}
+		return names
+	}
+	r.updates <- source.Update{Source: source.API, Set: []*corev1.Pod{of("old")}}
+	r.Eventually(active).Should(gomega.ConsistOf("old"))
+	r.updates <- source.Update{Source: source.API, Set: []*corev1.Pod{of("refused")}}
+	r.Eventually(func() bool { return r.IsKnown("refused") }).Should(gomega.BeTrue())
+	r.updates <- source.Update{Source: source.API, Removed: []*corev1.Pod{of("old")}}
+	r.updates <- source.Update{Source: source.API, Set: []*corev1.Pod{of("new")}}
+	r.Eventually(active).Should(gomega.ConsistOf("old", "new"))
+}

@@ -66,6 +66,19 @@ func (t *Table) Active() []*corev1.Pod {
 	return active
 }
 
+// present returns the active pods that a source has. For one that was deleted without its grace
+// period, the scheduler has given its place to others already, while its containers still stop: as
+// kubelet, the node does not refuse those.
+func (t *Table) present() []*corev1.Pod {
+	var present []*corev1.Pod
+	for _, w := range t.all() {
+		if w.IsActive() && !w.IsRemoved() {
+			present = append(present, w.Pod())
+		}
+	}
+	return present
+}
+
 // Evict ends a pod. It does nothing if the pod is not known, or has been evicted
 // before. It implements eviction.Pods.
 func (t *Table) Evict(uid types.UID, e pod.Eviction) {

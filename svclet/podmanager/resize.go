@@ -98,7 +98,7 @@ func (m *Manager) update(ctx context.Context, w *podworker.Worker, p *corev1.Pod
 
 // allocateResize allocates what a pod asks for, or returns why the node does not.
 func (m *Manager) allocateResize(ctx context.Context, p *corev1.Pod) *admit.Refusal {
-	if refusal := admit.Resize(p, m.Active(), m.o.Node.Object(), m.o.Resizes.Options); refusal != nil {
+	if refusal := admit.Resize(p, m.present(), m.o.Node.Object(), m.o.Resizes.Options); refusal != nil {
 		return refusal
 	}
 	if err := m.o.Resizes.Allocations.Set(p); err != nil {
