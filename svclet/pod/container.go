@@ -62,6 +62,9 @@ type container struct {
 	// earlier agent may have set others.
 	sized, resizingTo *corev1.ResourceRequirements
 	doubtful          bool
+	// inherited are the limits of the pod as a whole that the attempt id has where it has none of its own;
+	// inheriting are those of the operation in flight.
+	inherited, inheriting corev1.ResourceList
 
 	// replaced is the ID of the attempt that is stopped in order to be restarted
 	// whatever the restart policy.
@@ -138,6 +141,7 @@ func (c *container) observe(m *Machine) {
 		return
 	}
 	c.id, c.startup, c.readiness, c.liveness = newest.ID, nothing, nothing, nothing
+	c.inherited = podLimits(m.pod)
 	c.sized, c.doubtful = newest.CreatedWith, m.options.Resized && !m.hasObserved
 	if c.sized == nil {
 		c.sized = c.spec.Resources.DeepCopy()

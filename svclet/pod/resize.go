@@ -2,10 +2,12 @@ package pod
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"svc.dev/svc/apis/podspec"
 )
@@ -86,10 +88,10 @@ func (m *Machine) resize() {
 			continue
 		}
 		settled = false
-		if !c.restartsToResize() && !m.stopping(c) {
+		if !m.restartsToResize(c) && !m.stopping(c) {
 			op := Operation{Kind: ResizeContainer, ID: o.ID, Name: c.spec.Name, Attempt: o.Attempt}
 			if !m.inFlight(ResizeContainer, o.ID) {
-				c.resizingTo = c.spec.Resources.DeepCopy()
+				c.resizingTo, c.inheriting = c.spec.Resources.DeepCopy(), podLimits(m.pod)
 			}
 			m.request(op)
 		}
@@ -140,15 +142,47 @@ func (m *Machine) outgrown(c *container) *Container {
 		return nil
 	}
 	newest, _ := m.attempts(c)
-	if newest == nil || newest.State != Running || newest.ID != c.id || c.fits() {
+	if newest == nil || newest.State != Running || newest.ID != c.id || m.fits(c) {
 		return nil
 	}
 	return newest
 }
 
 // fits reports whether the running attempt has the resources of the pod.
-func (c *container) fits() bool {
-	return !c.doubtful && (c.sized == nil || len(changedCompute(c.sized, &c.spec.Resources)) == 0)
+func (m *Machine) fits(c *container) bool { return !c.doubtful && len(m.toResize(c)) == 0 }
+
+// toResize returns which of CPU and memory the running attempt has other than the pod, with the
+// limits that it has from the pod as a whole.
+func (m *Machine) toResize(c *container) []corev1.ResourceName {
+	if c.sized == nil {
+		return nil
+	}
+	return changedCompute(withLimits(c.sized, c.inherited), withLimits(&c.spec.Resources, podLimits(m.pod)))
+}
+
+// podLimits returns the limits of a pod as a whole (KEP-2837).
+func podLimits(p *corev1.Pod) corev1.ResourceList {
+	if p.Spec.Resources == nil {
+		return nil
+	}
+	return p.Spec.Resources.Limits
+}
+
+// withLimits returns the resources of a container with the limits of its pod where it has none.
+func withLimits(own *corev1.ResourceRequirements, pod corev1.ResourceList) *corev1.ResourceRequirements {
+	if len(pod) == 0 {
+		return own
+	}
+	limits := maps.Clone(own.Limits)
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if limit, has := pod[name]; has && own.Limits.Name(name, resource.DecimalSI).IsZero() {
+			if limits == nil {
+				limits = corev1.ResourceList{}
+			}
+			limits[name] = limit
+		}
+	}
+	return &corev1.ResourceRequirements{Limits: limits, Requests: own.Requests}
 }
 
 // changedCompute returns which of CPU and memory differ.
@@ -168,11 +202,11 @@ func changedCompute(a, b *corev1.ResourceRequirements) []corev1.ResourceName {
 // restartsToResize reports whether a resource that has changed demands a restart of
 // the container (resizePolicy). An init container that is not a sidecar is never restarted: the
 // API server refuses such a resize.
-func (c *container) restartsToResize() bool {
-	if c.sized == nil || c.role == initial {
+func (m *Machine) restartsToResize(c *container) bool {
+	if c.role == initial {
 		return false
 	}
-	for _, name := range changedCompute(c.sized, &c.spec.Resources) {
+	for _, name := range m.toResize(c) {
 		for _, p := range c.spec.ResizePolicy {
 			if p.ResourceName == name && p.RestartPolicy == corev1.RestartContainer {
 				return true
@@ -186,7 +220,7 @@ func (c *container) restartsToResize() bool {
 // stopped now, to be started with other resources.
 func (m *Machine) mustRestartToResize(c *container, o *Container) bool {
 	wanted := sizeOf(m.pod)
-	return m.outgrown(c) == o && c.restartsToResize() && (m.size == wanted || m.raised == wanted)
+	return m.outgrown(c) == o && m.restartsToResize(c) && (m.size == wanted || m.raised == wanted)
 }
 
 // resized processes the result of an operation that changed resources.
@@ -202,7 +236,7 @@ func (m *Machine) resized(o Operation, r Result) {
 	case o.Kind == ResizePod:
 		m.size, m.raised = m.asked, m.asked
 	case c != nil && c.id == o.ID:
-		c.sized, c.doubtful = c.resizingTo, false
+		c.sized, c.inherited, c.doubtful = c.resizingTo, c.inheriting, false
 	}
 }
 
