@@ -29,6 +29,7 @@ import (
 	"svc.dev/svc/apiserver/encryption"
 	"svc.dev/svc/apiserver/established"
 	"svc.dev/svc/apiserver/filters/drain"
+	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/inprocess"
 	"svc.dev/svc/apiserver/itemcache"
 	"svc.dev/svc/apiserver/options"
@@ -36,6 +37,7 @@ import (
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
 	"svc.dev/svc/internal/footprint"
+	"svc.dev/svc/internal/releases"
 )
 
 // kubernetesDomain is the domain of the API groups (document 1) of a standalone server:
@@ -86,6 +88,9 @@ func New(o *options.Options) (*Server, error) {
 
 func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 	if err := release.SetExpressions(o.Release); err != nil {
+		return nil, err
+	}
+	if err := gates.SetStreamingLists(releases.Release(o.Release.Minor)); err != nil {
 		return nil, err
 	}
 	kinds := registry.New()

@@ -77,7 +77,7 @@ func Record(ctx context.Context, r releases.Release, set featuregate.FeatureGate
 	}
 	for _, gate := range all {
 		decides := gates
-		if slices.Contains(ofLibraries, gate.Name) {
+		if slices.Contains(ofLibraries, gate.Name) && gate.Name != "WatchList" { // SetStreamingLists
 			decides = set
 		}
 		featuremetrics.RecordFeatureInfo(ctx, gate.Name, string(gate.Spec().PreRelease), decides.Enabled(featuregate.Feature(gate.Name)))

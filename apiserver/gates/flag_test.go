@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/internal/featuregates"
+	"svc.dev/svc/internal/releases"
 )
 
 func TestEveryGateOfTheReleaseIsAccepted(t *testing.T) {
@@ -120,7 +122,7 @@ func TestTheMetricHasTheGatesOfTheRelease(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"SidecarContainers": " 1", "MaxUnavailableStatefulSet": "BETA 0", "ClusterTrustBundle": "BETA 0", "SvcFastJSON": "BETA 1", "AllAlpha": "ALPHA 0",
-		"WatchList":                 "BETA 0", // svc leaves it off
+		"WatchList":                 "BETA 1",
 		"ProxyTerminatingEndpoints": "",
 	} {
 		if got[name] != want {
@@ -149,5 +151,25 @@ func TestTheGatesOfAReleaseAreMadeWithoutTheWarningsOfTheFlag(t *testing.T) {
 	}
 	if logged.Len() > 0 {
 		t.Errorf("it logs %s", &logged)
+	}
+}
+
+// TestStreamingListsAreOfferedAtTheReleasesThatHaveThemOn, whose gate was on in 1.32, and off in 1.33.
+func TestStreamingListsAreOfferedAtTheReleasesThatHaveThemOn(t *testing.T) {
+	if err := Set(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := SetStreamingLists(28); err != nil {
+			t.Error(err)
+		}
+	})
+	for release, want := range map[releases.Release]bool{16: false, 28: false, 32: true, 33: false, 34: true, 37: true} {
+		if err := SetStreamingLists(release); err != nil {
+			t.Fatal(err)
+		}
+		if got := utilfeature.DefaultFeatureGate.Enabled(features.WatchList); got != want {
+			t.Errorf("%v: %v, want %v", release, got, want)
+		}
 	}
 }

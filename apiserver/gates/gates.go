@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"svc.dev/svc/internal/featuregates"
+	"svc.dev/svc/internal/releases"
 )
 
 // The gates of layers of the API server that exist only for speed or memory. Each layer has
@@ -115,8 +116,9 @@ func Validate(enabled featuregate.FeatureGate) []error {
 // release allows.
 //
 // Streaming lists are alpha and off in the specification (document 1, sections 4
-// and 9), so svc's own clients do not ask for them, and so is the proxy to API
-// servers of other versions (document 3 section 9). One goroutine decodes the events
+// and 9), so svc's own clients do not ask for them, and servers only offer them at the
+// releases that SetStreamingLists knows; the proxy to API servers of other versions is
+// off, too (document 3 section 9). One goroutine decodes the events
 // of a type, as in release 1.28: with a goroutine for each event, an event is handed
 // over twice more.
 func Set() error {
@@ -153,4 +155,15 @@ func Set() error {
 		return nil // another package has replaced the gates of client-go
 	}
 	return client.Set(clientfeatures.WatchListClient, false)
+}
+
+// SetStreamingLists lets the API servers of this process offer streaming lists (KEP-3157) as the
+// gate WatchList of a release says: they are on by default since 1.34. It is called before a
+// server makes its watch caches.
+func SetStreamingLists(r releases.Release) error {
+	set, err := At(r, utilfeature.DefaultFeatureGate)
+	if err != nil {
+		return err
+	}
+	return utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.WatchList, set.Enabled(features.WatchList))
 }
