@@ -207,7 +207,7 @@ func New(options Options) (*Manager, error) {
 		return nil, fmt.Errorf("root directory %q: %w", options.RootDir, err)
 	}
 	options.RootDir = root
-	m := &Manager{Options: options, layout: layout{root: root}, devices: keymutex.NewHashed(0), measureFiles: measureVolume, pods: map[types.UID]*state{}}
+	m := &Manager{Options: options, layout: layout{root: root}, devices: keymutex.NewHashed(64), measureFiles: measureVolume, pods: map[types.UID]*state{}}
 	if options.PluginDir != "" {
 		m.flex = flexvolume.New(flexvolume.Options{
 			Dir: options.PluginDir, RootDir: root, NodeName: options.NodeName,
