@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/component-base/featuregate"
 	featuremetrics "k8s.io/component-base/metrics/prometheus/feature"
 
@@ -77,7 +78,8 @@ func Record(ctx context.Context, r releases.Release, set featuregate.FeatureGate
 	}
 	for _, gate := range all {
 		decides := gates
-		if slices.Contains(ofLibraries, gate.Name) && gate.Name != "WatchList" { // SetStreamingLists
+		// The libraries have defaults of their own, but for the gate that SetStreamingLists sets.
+		if slices.Contains(ofLibraries, gate.Name) && featuregate.Feature(gate.Name) != features.WatchList {
 			decides = set
 		}
 		featuremetrics.RecordFeatureInfo(ctx, gate.Name, string(gate.Spec().PreRelease), decides.Enabled(featuregate.Feature(gate.Name)))

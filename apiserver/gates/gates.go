@@ -158,7 +158,7 @@ func Set() error {
 }
 
 // SetStreamingLists lets the API servers of this process offer streaming lists (KEP-3157) as the
-// gate WatchList of a release says: they are on by default since 1.34. It is called before a
+// gate WatchList of a release says: they are on by default in 1.32 and since 1.34. It is called before a
 // server makes its watch caches.
 func SetStreamingLists(r releases.Release) error {
 	set, err := At(r, utilfeature.DefaultFeatureGate)
