@@ -19,7 +19,7 @@ import (
 // Resources returns a container's resource limits and its oom_score_adj, to create
 // it or to update it while it runs.
 func Resources(o Options, pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxContainerResources {
-	limits := effectiveLimits(pod, container)
+	limits := podspec.ComputeLimits(container.Resources.Limits, podspec.PodLimits(pod))
 	var request *resource.Quantity
 	if cpu, set := container.Resources.Requests[corev1.ResourceCPU]; set {
 		request = &cpu
@@ -30,24 +30,6 @@ func Resources(o Options, pod *corev1.Pod, container *corev1.Container) *runtime
 	setSwap(o, resources, pod, container)
 	setMemoryQoS(o, resources, pod, container)
 	return resources
-}
-
-// effectiveLimits returns the limits of a container, and those of its pod where it
-// has none (KEP-2837).
-func effectiveLimits(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
-	limits := corev1.ResourceList{
-		corev1.ResourceCPU:    container.Resources.Limits[corev1.ResourceCPU],
-		corev1.ResourceMemory: container.Resources.Limits[corev1.ResourceMemory],
-	}
-	if !resourcehelper.IsPodLevelResourcesSet(pod) {
-		return limits
-	}
-	for name, limit := range limits {
-		if limit.IsZero() {
-			limits[name] = pod.Spec.Resources.Limits[name]
-		}
-	}
-	return limits
 }
 
 // linuxResources translates CPU and memory to cgroup units. Without a CPU request,

@@ -141,7 +141,7 @@ func (c *container) observe(m *Machine) {
 		return
 	}
 	c.id, c.startup, c.readiness, c.liveness = newest.ID, nothing, nothing, nothing
-	c.inherited = podLimits(m.pod)
+	c.inherited = podspec.PodLimits(m.pod)
 	c.sized, c.doubtful = newest.CreatedWith, m.options.Resized && !m.hasObserved
 	if c.sized == nil {
 		c.sized = c.spec.Resources.DeepCopy()

@@ -2,12 +2,10 @@ package pod
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"svc.dev/svc/apis/podspec"
 )
@@ -91,7 +89,7 @@ func (m *Machine) resize() {
 		if !m.restartsToResize(c) && !m.stopping(c) {
 			op := Operation{Kind: ResizeContainer, ID: o.ID, Name: c.spec.Name, Attempt: o.Attempt}
 			if !m.inFlight(ResizeContainer, o.ID) {
-				c.resizingTo, c.inheriting = c.spec.Resources.DeepCopy(), podLimits(m.pod)
+				c.resizingTo, c.inheriting = c.spec.Resources.DeepCopy(), podspec.PodLimits(m.pod)
 			}
 			m.request(op)
 		}
@@ -157,32 +155,15 @@ func (m *Machine) toResize(c *container) []corev1.ResourceName {
 	if c.sized == nil {
 		return nil
 	}
-	return changedCompute(withLimits(c.sized, c.inherited), withLimits(&c.spec.Resources, podLimits(m.pod)))
+	return changedCompute(withLimits(c.sized, c.inherited), withLimits(&c.spec.Resources, podspec.PodLimits(m.pod)))
 }
 
-// podLimits returns the limits of a pod as a whole (KEP-2837).
-func podLimits(p *corev1.Pod) corev1.ResourceList {
-	if p.Spec.Resources == nil {
-		return nil
-	}
-	return p.Spec.Resources.Limits
-}
-
-// withLimits returns the resources of a container with the limits of its pod where it has none.
+// withLimits returns the resources of a container with the limits that it has from its pod.
 func withLimits(own *corev1.ResourceRequirements, pod corev1.ResourceList) *corev1.ResourceRequirements {
 	if len(pod) == 0 {
 		return own
 	}
-	limits := maps.Clone(own.Limits)
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if limit, has := pod[name]; has && own.Limits.Name(name, resource.DecimalSI).IsZero() {
-			if limits == nil {
-				limits = corev1.ResourceList{}
-			}
-			limits[name] = limit
-		}
-	}
-	return &corev1.ResourceRequirements{Limits: limits, Requests: own.Requests}
+	return &corev1.ResourceRequirements{Limits: podspec.ComputeLimits(own.Limits, pod), Requests: own.Requests}
 }
 
 // changedCompute returns which of CPU and memory differ.
