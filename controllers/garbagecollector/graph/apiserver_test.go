@@ -20,10 +20,11 @@ type apiServer struct {
 	history  map[schema.GroupKind][]change
 
 	// removed are former objects, which references may name. orphaned are the UIDs of
-	// objects that were deleted with the finalizer orphan, and protected those of them
-	// from which the collector has removed it since its start.
-	removed             []*thing
-	orphaned, protected map[types.UID]bool
+	// objects that were deleted with the finalizer orphan, and protected are those of
+	// the objects from which the collector has removed it since its start.
+	removed   []*thing
+	orphaned  map[types.UID]bool
+	protected map[types.UID]*thing
 	// awaiting are the UIDs of objects that were deleted in the foreground.
 	awaiting map[types.UID]bool
 	// unavailable kinds are not served, although their objects exist.
@@ -64,7 +65,7 @@ func namespacedKind(kind schema.GroupKind) bool { return kind != cluster }
 func newAPIServer(r *rand.Rand) *apiServer {
 	return &apiServer{
 		rand: r, objects: map[types.UID]*thing{}, history: map[schema.GroupKind][]change{},
-		orphaned: map[types.UID]bool{}, protected: map[types.UID]bool{}, awaiting: map[types.UID]bool{},
+		orphaned: map[types.UID]bool{}, protected: map[types.UID]*thing{}, awaiting: map[types.UID]bool{},
 		unavailable: map[schema.GroupKind]bool{},
 	}
 }
@@ -206,23 +207,27 @@ func (w *apiServer) at(kind schema.GroupKind, revision uint64) []Object {
 // the foreground is deleted, even if the finalizer is removed.
 func (w *apiServer) truth(o *thing, ref metav1.OwnerReference) hold {
 	by := named(ref)
-	namespace := o.Namespace
-	switch {
-	case by.kind == bogus:
-		return unknown
-	case !namespacedKind(by.kind):
-		namespace = ""
-	case namespace == "":
+	if by.kind == bogus || o.Namespace == "" && namespacedKind(by.kind) {
 		return unknown
 	}
 	owner := w.objects[ref.UID]
 	switch {
-	case owner == nil || owner.kind != by.kind || owner.Namespace != namespace || owner.Name != by.name:
+	case !names(o, ref, owner):
 		return dangles
 	case owner.Deleting && w.awaiting[owner.UID]:
 		return waits
 	}
 	return holds
+}
+
+// names reports whether a reference of an object names this owner: its kind, name, and
+// UID, in the namespace of the object.
+func names(o *thing, ref metav1.OwnerReference, owner *thing) bool {
+	by, namespace := named(ref), ""
+	if namespacedKind(by.kind) {
+		namespace = o.Namespace
+	}
+	return owner != nil && owner.UID == ref.UID && owner.kind == by.kind && owner.Namespace == namespace && owner.Name == by.name
 }
 
 // perform executes an action like an API server. The error says why the collector must
@@ -260,7 +265,7 @@ func (w *apiServer) perform(a Action) (Result, error) {
 	before := o.copy()
 	w.write(o, func(o *thing) { patched(o, a) })
 	if a.Finalizer == metav1.FinalizerOrphanDependents {
-		w.protected[o.UID] = true
+		w.protected[o.UID] = before
 	}
 	if after := w.objects[o.UID]; after != nil {
 		return Result{Outcome: Present, Object: after.copy().Object}, nil
@@ -289,7 +294,9 @@ func patched(o *thing, a Action) {
 	}
 }
 
-// mayDelete returns why an object must not be deleted.
+// mayDelete returns why an object must not be deleted. An owner that has orphaned its
+// dependents protects those that named it: a reference to an owner in another
+// namespace has always been dangling, and the object may be deleted at any time.
 func (w *apiServer) mayDelete(o *thing) error {
 	if len(o.Owners) == 0 {
 		return fmt.Errorf("it has no owners")
@@ -300,7 +307,7 @@ func (w *apiServer) mayDelete(o *thing) error {
 			return fmt.Errorf("%s %s holds it", ref.Kind, ref.UID)
 		case h == unknown:
 			return fmt.Errorf("the state of its owner %s %s is unknown", ref.Kind, ref.UID)
-		case w.protected[ref.UID]:
+		case names(o, ref, w.protected[ref.UID]):
 			return fmt.Errorf("%s %s has orphaned it", ref.Kind, ref.UID)
 		}
 	}

@@ -87,7 +87,7 @@ func newSimulation(seed uint64) *simulation {
 
 // restart starts with an empty graph, which does not know the orphaned dependents.
 func (p *simulation) restart() {
-	p.g, p.ready, p.later, p.protected = New(), nil, nil, map[types.UID]bool{}
+	p.g, p.ready, p.later, p.protected = New(), nil, nil, map[types.UID]*thing{}
 	for _, r := range p.inFlight {
 		r.lost = true
 	}
