@@ -118,7 +118,7 @@ func newPods(ctx context.Context, base common, conn connections, queue *podmanag
 		all.parts = append(all.parts, func(ctx context.Context) { followPodCIDRs(ctx, base, conn.core()) })
 	}
 	all.add(cgroupTasks)
-	all.add(pluginTasks(base, drivers, held, prepared, queue))
+	all.add(pluginTasks(base, drivers, held, prepared, volumes, queue))
 	all.add(allocationTasks)
 	all.parts = append(all.parts, logs.Run, probes.Run, statuses.Run,
 		func(ctx context.Context) { watchRuntime(ctx, conn.runtime, queue) },

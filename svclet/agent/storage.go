@@ -26,6 +26,7 @@ import (
 	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/projectquota"
 	"svc.dev/svc/svclet/volume"
+	"svc.dev/svc/svclet/volumeexpansion"
 )
 
 // newVolumes makes the volumes of pods.
@@ -49,6 +50,7 @@ func newVolumes(ctx context.Context, base common, conn connections, objects obje
 		LocalDir:    localDir(base), LocalCreated: created,
 		Abnormal: abnormal, Measured: base.metrics.VolumeOperation, MigratePortworx: base.MigratePortworx,
 		PluginDir: base.Configuration.VolumePluginDir, NodeName: base.name,
+		Expansion: newExpansion(base, conn),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--root-dir: %w", err)
@@ -89,7 +91,7 @@ func newCSI(base common, conn connections, n func() *node.Node) (*csi.Manager, e
 		Node:               func() *corev1.Node { return n().Object() },
 		InUseChanged:       func() { n().Changed() },
 		Clock:              base.Clock,
-		Events:             conn.events.Any(),
+		Expansion:          newExpansion(base, conn),
 	}
 	if conn.clients != nil {
 		o.Client = conn.clients.Client
@@ -101,14 +103,23 @@ func newCSI(base common, conn connections, n func() *node.Node) (*csi.Manager, e
 	return drivers, nil
 }
 
-// pluginTasks register plugins, and refresh the volumes of CSI drivers.
-func pluginTasks(base common, drivers *csi.Manager, held *devices.Manager, prepared preparedClaims, queue *podmanager.Queue) tasks {
+// newExpansion makes what decides when volumes are expanded.
+func newExpansion(base common, conn connections) *volumeexpansion.Manager {
+	o := volumeexpansion.Options{NodeName: base.name, Clock: base.Clock, Events: conn.events.Any()}
+	if conn.clients != nil {
+		o.Client = conn.clients.Client
+	}
+	return volumeexpansion.New(o)
+}
+
+// pluginTasks register plugins, and refresh the volumes of CSI drivers and those that have grown.
+func pluginTasks(base common, drivers *csi.Manager, held *devices.Manager, prepared preparedClaims, volumes *volume.Manager, queue *podmanager.Queue) tasks {
 	handlers := map[string]plugins.Handler{registerapi.CSIPlugin: drivers, registerapi.DevicePlugin: held}
 	if prepared.manager != nil {
 		handlers[registerapi.DRAPlugin] = prepared.manager
 	}
 	watcher := plugins.New(plugins.Options{Dir: drivers.Dir(), Clock: base.Clock, Handlers: handlers})
-	return tasks{parts: []func(context.Context){watcher.Run, drivers.RunAllocatable, func(ctx context.Context) { drivers.Run(ctx, queue.ObjectsChanged) }}}
+	return tasks{parts: []func(context.Context){watcher.Run, drivers.RunAllocatable, drivers.Run, func(ctx context.Context) { volumes.Run(ctx, queue.ObjectsChanged) }}}
 }
 
 // localDir returns the absolute path of the directory of volumes of the provisioner

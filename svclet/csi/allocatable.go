@@ -9,6 +9,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// allocatablePeriod is how often it is checked whether a driver is to be asked.
+const allocatablePeriod = time.Minute
+
 // RunAllocatable asks drivers periodically how many volumes the node may have, if their CSIDrivers
 // say so (nodeAllocatableUpdatePeriodSeconds, KEP-4876), and writes that into the CSINode, until ctx
 // is done.
@@ -18,7 +21,7 @@ func (m *Manager) RunAllocatable(ctx context.Context) {
 	}
 	due := map[string]time.Time{}
 	for {
-		pause := refreshPeriod
+		pause := allocatablePeriod
 		for _, d := range m.drivers.list() {
 			next, err := m.updateAllocatable(ctx, d, due)
 			if err != nil && ctx.Err() == nil {
@@ -40,7 +43,7 @@ func (m *Manager) updateAllocatable(ctx context.Context, d *driver, due map[stri
 	object, err := m.csiDriver(ctx, d.name)
 	if err != nil || object.Spec.NodeAllocatableUpdatePeriodSeconds == nil {
 		delete(due, d.name)
-		return refreshPeriod, err
+		return allocatablePeriod, err
 	}
 	period, now := time.Duration(*object.Spec.NodeAllocatableUpdatePeriodSeconds)*time.Second, m.o.Clock.Now()
 	at, known := due[d.name]

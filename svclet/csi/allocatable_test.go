@@ -35,12 +35,12 @@ func TestADriverIsAskedAgainHowManyVolumesTheNodeMayHave(t *testing.T) {
 
 	waits()
 	f.driver.SetMaxVolumes(9)
-	clock.Step(refreshPeriod)
+	clock.Step(allocatablePeriod)
 	waits()
 	f.Expect(f.count()).To(gomega.Equal(int32(7)), "without a period")
 
 	f.change(func(s *storagev1.CSIDriverSpec) { s.NodeAllocatableUpdatePeriodSeconds = ptr.To[int64](10) })
-	clock.Step(refreshPeriod)
+	clock.Step(allocatablePeriod)
 	waits()
 	f.Expect(f.count()).To(gomega.Equal(int32(7)), "the period begins")
 	clock.Step(10 * time.Second)

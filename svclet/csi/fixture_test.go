@@ -27,6 +27,7 @@ import (
 
 	"svc.dev/svc/svclet/csi/csitest"
 	"svc.dev/svc/svclet/plugins"
+	"svc.dev/svc/svclet/volumeexpansion"
 )
 
 const driverName = "hut.example"
@@ -86,8 +87,9 @@ func (f *fixture) start() {
 	}
 	var err error
 	f.Manager, err = New(Options{
-		RootDir: f.root, NodeName: "n1", Client: f.client, Clock: clock.RealClock{}, ControllerAttaches: true, Events: f.events,
-		Mounted: func(path string) (bool, error) { _, err := os.Lstat(path); return false, err },
+		RootDir: f.root, NodeName: "n1", Client: f.client, Clock: clock.RealClock{}, ControllerAttaches: true,
+		Expansion: volumeexpansion.New(volumeexpansion.Options{NodeName: "n1", Client: f.client, Events: f.events, Clock: clock.RealClock{}}),
+		Mounted:   func(path string) (bool, error) { _, err := os.Lstat(path); return false, err },
 		Node: func() *corev1.Node {
 			f.mu.Lock()
 			defer f.mu.Unlock()

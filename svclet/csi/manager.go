@@ -14,12 +14,12 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	eventrecord "k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/svclet/plugins"
+	"svc.dev/svc/svclet/volumeexpansion"
 )
 
 // Options are what a [Manager] works with. Fields are required unless their comment says
@@ -29,7 +29,7 @@ type Options struct {
 	RootDir  string
 	NodeName string
 	// Client reads CSIDrivers, VolumeAttachments and Secrets, creates tokens, and writes
-	// the CSINode and the status of claims. It is nil without an API server.
+	// the CSINode. It is nil without an API server.
 	Client client.Client
 	// Mounted reports whether a path is a mount point. A path that does not exist is an
 	// error.
@@ -43,8 +43,8 @@ type Options struct {
 	// InUseChanged is called after a change of [Manager.InUse].
 	InUseChanged func()
 	Clock        clock.WithDelayedExecution
-	// Events records events about pods and claims.
-	Events eventrecord.EventRecorder
+	// Expansion decides when volumes are expanded.
+	Expansion *volumeexpansion.Manager
 	// Health asks drivers for the health of volumes, if they know it.
 	Health bool
 	// SELinux reports whether the host has SELinux.
@@ -69,12 +69,6 @@ type Manager struct {
 	inUse map[corev1.UniqueVolumeName]map[types.UID]bool
 	// inline are the directories of inline volumes, by pod: those are never staged.
 	inline map[types.UID]map[string]bool
-	// deferred are the sizes, in bytes, to which a driver did not expand a volume because it was
-	// in use, by the directories of the volumes' records.
-	deferred map[string]int64
-	// sizes are the sizes, in bytes, to which volumes are expanded on this node, by
-	// [record.key]: first those of their claims.
-	sizes map[string]int64
 }
 
 // New returns a manager. It reads which volumes earlier agents have mounted.
@@ -90,7 +84,6 @@ func New(o Options) (*Manager, error) {
 	m := &Manager{
 		o: o, layout: layout{root: root}, drivers: drivers{all: map[string]*driver{}},
 		inUse: map[corev1.UniqueVolumeName]map[types.UID]bool{}, inline: map[types.UID]map[string]bool{},
-		deferred: map[string]int64{}, sizes: map[string]int64{},
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -123,53 +116,31 @@ func uidOf(dir string) types.UID {
 // Dir returns the directory of the sockets by which plugins register.
 func (m *Manager) Dir() string { return filepath.Join(m.layout.root, "plugins_registry") }
 
-// refreshPeriod is how often volumes are refreshed: tokens that drivers require to be
-// republished, and volumes that have been expanded. Kubelet syncs a pod about as often.
-const refreshPeriod = time.Minute
+// retryPeriod is the pause after the CSINode could not be created.
+const retryPeriod = time.Second
 
-// Run creates the CSINode, and calls changed periodically with the pods whose volumes may
-// have to be refreshed, until ctx is done. changed must not block.
-func (m *Manager) Run(ctx context.Context, changed func([]types.UID)) {
+// Run creates the CSINode. It retries until it has succeeded, or ctx is done.
+func (m *Manager) Run(ctx context.Context) {
 	if m.o.Client == nil {
 		return
 	}
-	created, lastNote := false, ""
+	lastNote := ""
 	for {
-		pause := refreshPeriod
-		if !created {
-			err := m.createCSINode(ctx)
-			if created = err == nil; !created {
-				pause = time.Second
-			}
-			// The Node may not be registered yet. A repeated error is logged once.
-			if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil && err.Error() != lastNote {
-				klog.FromContext(ctx).Error(err, "Failed to create the CSINode, will retry", "node", m.o.NodeName)
-				lastNote = err.Error()
-			}
+		err := m.createCSINode(ctx)
+		if err == nil {
+			return
+		}
+		// The Node may not be registered yet. A repeated error is logged once.
+		if !apierrors.IsNotFound(err) && ctx.Err() == nil && err.Error() != lastNote {
+			klog.FromContext(ctx).Error(err, "Failed to create the CSINode, will retry", "node", m.o.NodeName)
+			lastNote = err.Error()
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.o.Clock.After(pause):
-		}
-		if pods := m.pods(ctx); created && len(pods) > 0 {
-			changed(pods)
+		case <-m.o.Clock.After(retryPeriod):
 		}
 	}
-}
-
-// pods returns the pods with volumes of CSI drivers.
-func (m *Manager) pods(ctx context.Context) []types.UID {
-	published, err := m.layout.published()
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to list the pods with CSI volumes")
-	}
-	var all []types.UID
-	for dir := range published {
-		all = append(all, uidOf(dir))
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 func (m *Manager) createCSINode(ctx context.Context) error {

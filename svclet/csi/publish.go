@@ -65,6 +65,7 @@ func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
 	if err != nil {
 		return Published{}, err
 	}
+	growing := p.growing()
 	p.driver, err = m.drivers.get(p.record.Driver)
 	switch {
 	case err == nil:
@@ -72,7 +73,7 @@ func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
 		if p.driver.can(spec.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP) {
 			p.group = v.group()
 		}
-	case !done || p.isRepeated() || p.isExpanded():
+	case !done || p.isRepeated() || m.o.Expansion.Due(growing):
 		return Published{}, err
 	}
 	result.Measurable = p.record.Measurable
@@ -81,8 +82,8 @@ func (m *Manager) Publish(ctx context.Context, v Volume) (Published, error) {
 			return Published{}, err
 		}
 	}
-	if p.isExpanded() {
-		return result, p.expand(ctx, result.Path)
+	if m.o.Expansion.Due(growing) {
+		return result, p.expand(ctx, growing, result.Path)
 	}
 	return result, nil
 }

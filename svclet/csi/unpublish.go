@@ -28,7 +28,7 @@ func (m *Manager) Unpublish(ctx context.Context, uid types.UID) error {
 	}
 	m.tokens.forget(uid)
 	m.forgetInline(uid)
-	m.forgetDeferred(uid)
+	m.o.Expansion.ForgetPod(uid)
 	for _, name := range m.InUse() {
 		m.use(name, uid, false) // also of volumes that were not attached in time
 	}
@@ -63,7 +63,7 @@ func (m *Manager) release(ctx context.Context, uid types.UID, dir string, r reco
 		m.use(uniqueName(r), uid, false)
 	}
 	if used, err := m.usedByOthers(dir, r); err == nil && !used {
-		m.forgetSize(r)
+		m.o.Expansion.Forget(r.key())
 	}
 	return nil
 }

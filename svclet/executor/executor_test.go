@@ -17,11 +17,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/probe"
 	"svc.dev/svc/svclet/runtime/runtimetest"
 	"svc.dev/svc/svclet/volume"
+	"svc.dev/svc/svclet/volumeexpansion"
 )
 
 func TestAPodIsSetUpStartedStoppedAndTornDown(t *testing.T) {
@@ -320,7 +320,7 @@ func TestAFailedRefreshIsAnEventUnlessItWasCancelled(t *testing.T) {
 }
 
 func TestAnExpansionThatFailedInUseIsNoFailedMount(t *testing.T) {
-	failure := errors.Join(&volume.Error{Volume: "v", Err: &csi.ExpansionError{Volume: "pv1", Err: errors.New("full")}})
+	failure := errors.Join(&volume.Error{Volume: "v", Err: &volumeexpansion.Error{Volume: "pv1", Err: errors.New("full")}})
 	gomega.NewWithT(t).Expect(refreshReason(failure)).To(gomega.Equal("VolumeResizeFailed"))
 }
 

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/volume"
+	"svc.dev/svc/svclet/volumeexpansion"
 )
 
 // resources are what SetUp makes for the containers of a pod, and TearDown
@@ -98,7 +98,7 @@ func (e *Executor) Refresh(ctx context.Context, p *corev1.Pod) {
 
 // refreshReason returns the reason of the event about volumes that could not be refreshed.
 func refreshReason(err error) string {
-	if expansion := (*csi.ExpansionError)(nil); errors.As(err, &expansion) {
+	if expansion := (*volumeexpansion.Error)(nil); errors.As(err, &expansion) {
 		return "VolumeResizeFailed"
 	}
 	return "FailedMount"

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
@@ -68,8 +65,8 @@ func (m *Manager) mountPersistent(ctx context.Context, pod *corev1.Pod, name str
 	switch {
 	case pv.Spec.CSI != nil && m.CSI != nil:
 		return m.mountCSI(ctx, csi.Volume{Pod: pod, Name: name, PV: pv, Claim: claim, Block: block, ReadOnly: readOnly})
-	case block && pv.Spec.Local != nil:
-		return localDevice(name, pv, readOnly)
+	case pv.Spec.Local != nil:
+		return m.mountLocal(ctx, localVolume{pod: pod, name: name, pv: pv, claim: claim, readOnly: readOnly}, block)
 	case block:
 		return mountedVolume{}, fmt.Errorf("PersistentVolume %s is of type %s, which has no volumeMode Block: remove volumeMode", pv.Name, sourceName(&pv.Spec.PersistentVolumeSource))
 	case pv.Spec.HostPath != nil:
@@ -81,8 +78,6 @@ func (m *Manager) mountPersistent(ctx context.Context, pod *corev1.Pod, name str
 			Pod: pod, Name: pv.Name, Persistent: true, Source: *pv.Spec.FlexVolume, MountOptions: pv.Spec.MountOptions,
 			ReadOnly: readOnly || pv.Spec.FlexVolume.ReadOnly,
 		})
-	case pv.Spec.Local != nil:
-		return m.mountLocal(pod, name, pv, readOnly)
 	default:
 		return mountedVolume{}, unsupportedVolume(pv)
 	}
@@ -130,104 +125,4 @@ func checkMode(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) (blo
 		return block, fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", volume, corev1.PersistentVolumeFilesystem)
 	}
 	return block, nil
-}
-
-// localDevice returns a volume of type local that is a block device.
-func localDevice(volume string, pv *corev1.PersistentVolume, readOnly bool) (mountedVolume, error) {
-	path := pv.Spec.Local.Path
-	if err := checkNoParent(path); err != nil {
-		return mountedVolume{}, fmt.Errorf("invalid path: %s %w", path, err)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return mountedVolume{}, err
-	}
-	if info.Mode().Type() != os.ModeDevice {
-		return mountedVolume{}, fmt.Errorf("local volume %q has volumeMode Block: %s is not a block device", pv.Name, path)
-	}
-	return mountedVolume{name: volume, Mounted: Mounted{Device: path, ReadOnly: readOnly}}, nil
-}
-
-// mountLocal mounts a volume of type local.
-func (m *Manager) mountLocal(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume, readOnly bool) (mountedVolume, error) {
-	source := pv.Spec.Local.Path
-	mounted := mountedVolume{name: volume, Mounted: Mounted{HostPath: source, ReadOnly: readOnly}}
-	if source == "" {
-		return mounted, fmt.Errorf("LocalVolume volume %q path is empty", pv.Name)
-	}
-	if err := checkNoParent(source); err != nil {
-		return mounted, fmt.Errorf("invalid path: %s %w", source, err)
-	}
-	if err := m.makeProvisioned(pv); err != nil {
-		return mounted, err
-	}
-	info, err := os.Stat(source)
-	if err != nil {
-		return mounted, err
-	}
-	device := info.Mode().Type() == os.ModeDevice
-	switch {
-	case !device && !info.IsDir():
-		return mounted, errors.New("only directory and block device are supported")
-	case !isName(pv.Name):
-		return mounted, fmt.Errorf("name %q of the volume cannot be a directory's name", pv.Name)
-	}
-	dir := m.layout.volume(pod.UID, localPlugin, pv.Name)
-	mounted.HostPath, mounted.Relabel, mounted.measure = dir, !readOnly, measureFilesystem
-	// When the pod ends, its directory says which devices it may have been the last one to use.
-	if err := os.MkdirAll(dir, privateDir); err != nil {
-		return mounted, err
-	}
-	m.devices.LockKey(pv.Name)
-	defer func() { _ = m.devices.UnlockKey(pv.Name) }()
-	if there, err := m.Mounter.Mounted(dir); err != nil || there {
-		return mounted, err
-	}
-	if device {
-		if source, err = m.mountDevice(pv, readOnly); err != nil {
-			return mounted, err
-		}
-	}
-	return mounted, m.bindLocal(pod, source, dir, readOnly)
-}
-
-// bindLocal mounts source on dir, and sets the pod's fsGroup on it unless another
-// pod already uses it.
-func (m *Manager) bindLocal(pod *corev1.Pod, source, dir string, readOnly bool) error {
-	group := fsGroup(pod)
-	if group != nil && !readOnly {
-		policy := pod.Spec.SecurityContext.FSGroupChangePolicy
-		mismatch := policy != nil && *policy == corev1.FSGroupChangeOnRootMismatch
-		used, err := m.usedElsewhere(source, dir)
-		if err != nil {
-			return err
-		}
-		if !used && !(mismatch && owned(source, *group, false)) {
-			if err := own(source, *group, false); err != nil {
-				return err
-			}
-		}
-	}
-	return m.Mounter.Bind(source, dir)
-}
-
-// usedElsewhere reports whether another pod has source mounted.
-func (m *Manager) usedElsewhere(source, dir string) (bool, error) {
-	info, err := os.Stat(source)
-	if err != nil {
-		return false, err
-	}
-	mounts, err := m.Mounter.Under(filepath.Join(m.RootDir, podsDir))
-	if err != nil {
-		return false, err
-	}
-	for _, mount := range mounts {
-		if mount.Path == dir || !strings.Contains(mount.Path, localPlugin) {
-			continue
-		}
-		if other, err := os.Stat(mount.Path); err == nil && os.SameFile(info, other) {
-			return true, nil
-		}
-	}
-	return false, nil
 }

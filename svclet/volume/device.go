@@ -30,6 +30,13 @@ func formatAndMount(device, dir, fstype string, options []string) error {
 	return mount.NewSafeFormatAndMount(mount.New(""), exec.New()).FormatAndMount(device, dir, fstype, options)
 }
 
+// resizeFilesystem makes the file system of a device, which is mounted on dir, as large as the
+// device.
+func resizeFilesystem(device, dir string) error {
+	_, err := mount.NewResizeFs(exec.New()).Resize(device, dir)
+	return err
+}
+
 // mountDevice mounts the block device of a volume of type local, unless it is mounted, and
 // returns where. The volume's lock is held.
 func (m *Manager) mountDevice(pv *corev1.PersistentVolume, readOnly bool) (string, error) {

@@ -4,15 +4,23 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"svc.dev/svc/svclet/volumeexpansion"
 )
 
 // deviceClaim adds a claim that is bound to a volume of type local, which is a block device, and
@@ -42,6 +50,7 @@ func deviceClaim(t *testing.T, h *fixture) (pod func(types.UID) *corev1.Pod, mou
 		}
 		return h.mounter.Mount(fstype, dir, "")
 	}
+	h.Manager.ResizeFilesystem = func(string, string) error { t.Error("resized"); return nil }
 	return func(uid types.UID) *corev1.Pod {
 		pod := podOf(volumeOf("disk", corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}))
 		pod.UID = uid
@@ -112,4 +121,92 @@ func TestADeviceThatCannotBeMountedIsReleased(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(h.RootDir, "plugins/kubernetes.io/local-volume/mounts/pv")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory of the device: %v", err)
 	}
+}
+
+// TestTheFileSystemOfABlockDeviceGrowsWithItsVolume while pods use it: once, and the claim has its
+// size then.
+func TestTheFileSystemOfABlockDeviceGrowsWithItsVolume(t *testing.T) {
+	h := newFixture(t)
+	pod, _ := deviceClaim(t, h)
+	claim, pv := h.objects.claims["disk"], h.objects.volumes["pv"]
+	claim.Namespace, pv.UID = "ns", "volume"
+	claim.Status.Capacity, pv.Spec.Capacity = storage("1Gi"), storage("1Gi")
+	server := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithStatusSubresource(claim).Build()
+	must(t, server.Create(t.Context(), claim))
+	h.Manager.Expansion = volumeexpansion.New(volumeexpansion.Options{Client: server, Events: record.NewFakeRecorder(10), Clock: h.clock})
+	for _, uid := range []types.UID{"u1", "u2"} {
+		_, err := h.Mount(t.Context(), pod(uid))
+		must(t, err)
+	}
+
+	pv.Spec.Capacity = storage("2Gi")
+	claim.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending}
+	must(t, server.Status().Update(t.Context(), claim))
+	var resized []string
+	h.Manager.ResizeFilesystem = func(device, dir string) error {
+		resized = append(resized, strings.TrimPrefix(dir, h.RootDir+"/"))
+		if len(resized) == 1 {
+			return errors.New("resize2fs: not found")
+		}
+		return nil
+	}
+	if err := h.Refresh(t.Context(), pod("u1")); err == nil || !strings.Contains(err.Error(), `MountVolume.NodeExpandVolume failed for volume "pv": resize2fs: not found`) {
+		t.Errorf("error %v", err)
+	}
+	must(t, server.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	for _, uid := range []types.UID{"u1", "u2"} {
+		must(t, h.Refresh(t.Context(), pod(uid)))
+	}
+	const dir = "plugins/kubernetes.io/local-volume/mounts/pv"
+	if want := []string{dir, dir}; !slices.Equal(resized, want) {
+		t.Errorf("resized %q, want %q", resized, want)
+	}
+	must(t, server.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	if got := claim.Status.Capacity.Storage().String(); got != "2Gi" || len(claim.Status.AllocatedResourceStatuses) > 0 {
+		t.Errorf("the claim has %s, %v", got, claim.Status.AllocatedResourceStatuses)
+	}
+
+	changed := make(chan []types.UID)
+	go h.Run(t.Context(), func(uids []types.UID) { changed <- uids })
+	for !h.clock.HasWaiters() {
+		runtime.Gosched()
+	}
+	h.clock.Step(refreshPeriod)
+	if got, want := <-changed, []types.UID{"u1", "u2"}; !slices.Equal(got, want) {
+		t.Errorf("refreshed periodically: %q, want %q", got, want)
+	}
+}
+
+// TestWhatHasNoFileSystemOfItsOwnNeedsNoExpansion: a directory, and a device for containers.
+func TestWhatHasNoFileSystemOfItsOwnNeedsNoExpansion(t *testing.T) {
+	for name, change := range map[string]func(*corev1.PersistentVolumeSpec, *corev1.Pod){
+		"directory": func(s *corev1.PersistentVolumeSpec, _ *corev1.Pod) { s.Local.Path = t.TempDir() },
+		"device": func(s *corev1.PersistentVolumeSpec, pod *corev1.Pod) {
+			s.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+			pod.Spec.Containers = []corev1.Container{{VolumeDevices: []corev1.VolumeDevice{{Name: "disk", DevicePath: "/dev/x"}}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newFixture(t)
+			pod, _ := deviceClaim(t, h)
+			claim, pv, user := h.objects.claims["disk"], h.objects.volumes["pv"], pod("u1")
+			claim.Namespace, pv.UID = "ns", "volume"
+			claim.Status.Capacity, pv.Spec.Capacity = storage("1Gi"), storage("2Gi")
+			change(&pv.Spec, user)
+			server := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithStatusSubresource(claim).Build()
+			must(t, server.Create(t.Context(), claim))
+			h.Manager.Expansion = volumeexpansion.New(volumeexpansion.Options{Client: server, Events: record.NewFakeRecorder(10), Clock: h.clock})
+			_, err := h.Mount(t.Context(), user)
+			must(t, err)
+			must(t, server.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+			if got := claim.Status.Capacity.Storage().String(); got != "2Gi" {
+				t.Errorf("the claim has %s", got)
+			}
+			must(t, h.Unmount(t.Context(), "u1"))
+		})
+	}
+}
+
+func storage(size string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
 }

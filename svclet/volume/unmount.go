@@ -21,7 +21,7 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	}
 	state, done := m.hold(uid)
 	defer done()
-	leaving := m.leave(state)
+	leaving, expanded := m.leave(state)
 	began := m.Clock.Now()
 	err := m.unmount(ctx, uid)
 	took := m.Clock.Since(began)
@@ -31,20 +31,27 @@ func (m *Manager) Unmount(ctx context.Context, uid types.UID) error {
 	if err != nil {
 		return err
 	}
+	m.forgetExpansions(uid, expanded)
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	state.leaving = nil
 	return nil
 }
 
-// leave forgets the volumes of a pod, and returns the plugins of those that are still mounted.
-func (m *Manager) leave(s *state) []plugin {
+// leave forgets the volumes of a pod, and returns the plugins of those that are still mounted, and
+// the keys by which volumes were expanded.
+func (m *Manager) leave(s *state) (leaving []plugin, expanded []string) {
 	m.mutex.Lock()
 	s.wanted, s.leaving = nil, append(s.leaving, plugins(s.volumes)...)
-	leaving := s.leaving
+	leaving = s.leaving
+	for i := range s.volumes {
+		if key := s.volumes[i].grows; key != "" {
+			expanded = append(expanded, key)
+		}
+	}
 	m.mutex.Unlock()
 	m.remember(s, nil)
-	return leaving
+	return leaving, expanded
 }
 
 // unmount unmounts and removes what belongs to a pod. The bind mounts of subPaths come first, as

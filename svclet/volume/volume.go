@@ -21,6 +21,7 @@ import (
 
 	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/flexvolume"
+	"svc.dev/svc/svclet/volumeexpansion"
 )
 
 // Objects are the API objects that volumes get their content from.
@@ -108,8 +109,13 @@ type Options struct {
 	// is refreshed, and "volume_unmount". plugin and migrated are labels of
 	// storage_operation_duration_seconds. It may be nil.
 	Measured func(plugin, operation string, migrated bool, took time.Duration, err error)
+	// Expansion decides when volumes of type local are expanded. Without it they are not.
+	Expansion *volumeexpansion.Manager
+	// ResizeFilesystem makes the file system of a device, which is mounted on a directory, as large
+	// as the device. It defaults to the function of kubelet.
+	ResizeFilesystem func(device, dir string) error
 	// Clock defaults to the system clock.
-	Clock clock.PassiveClock
+	Clock clock.Clock
 }
 
 // Manager mounts and unmounts the volumes of pods. Its methods are safe for
@@ -189,6 +195,9 @@ func New(options Options) (*Manager, error) {
 	if options.FormatAndMount == nil {
 		options.FormatAndMount = formatAndMount
 	}
+	if options.ResizeFilesystem == nil {
+		options.ResizeFilesystem = resizeFilesystem
+	}
 	if options.Measured == nil {
 		options.Measured = func(string, string, bool, time.Duration, error) {}
 	}
@@ -256,29 +265,6 @@ func (m *Manager) Present(uid types.UID) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Refresh updates the content of the pod's volumes from their API objects. A
-// volume that fails keeps its content and is in the error, as for Mount. Refresh
-// does nothing for a pod that is not mounted.
-func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
-	if err := m.layout.check(pod); err != nil {
-		return err
-	}
-	state, done := m.hold(pod.UID)
-	defer done()
-	var failed []error
-	for i := range pod.Spec.Volumes {
-		volume := &pod.Spec.Volumes[i]
-		mounted := m.remembered(state, volume.Name)
-		if mounted == nil || !showsObjects(volume) && mounted.driver == "" {
-			continue
-		}
-		if _, err := m.mount(ctx, state, pod, volume); err != nil {
-			failed = append(failed, &Error{Volume: volume.Name, Err: err})
-		}
-	}
-	return errors.Join(failed...)
-}
-
 // mount mounts one volume, or refreshes it.
 func (m *Manager) mount(ctx context.Context, s *state, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
 	if volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil {
@@ -324,6 +310,8 @@ type mountedVolume struct {
 	claim   string
 	// driver is the name by which a CSI driver knows it, empty for other volumes.
 	driver string
+	// grows is the key by which svclet expands it, empty if it does not.
+	grows string
 }
 
 func (m *Manager) remember(s *state, volumes []mountedVolume) {

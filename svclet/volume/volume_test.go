@@ -131,7 +131,7 @@ type fixture struct {
 	*Manager
 	objects *objects
 	mounter *recordingMounter
-	clock   *clocktesting.FakePassiveClock
+	clock   *clocktesting.FakeClock
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -147,7 +147,7 @@ func newFixture(t *testing.T) *fixture {
 			token:   "header.payload.signature",
 		},
 		mounter: &recordingMounter{},
-		clock:   clocktesting.NewFakePassiveClock(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)),
+		clock:   clocktesting.NewFakeClock(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)),
 	}
 	manager, err := New(Options{
 		RootDir: t.TempDir(), Objects: h.objects, Mounter: h.mounter, Clock: h.clock,

@@ -1,0 +1,94 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// refreshPeriod is how often volumes are refreshed whose changes no watch delivers: tokens that
+// CSI drivers require to be republished, and volumes that have been expanded. Kubelet syncs a pod
+// about as often.
+const refreshPeriod = time.Minute
+
+// Run calls changed periodically with the pods whose volumes may have to be refreshed, until ctx
+// is done. changed must not block.
+func (m *Manager) Run(ctx context.Context, changed func([]types.UID)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.Clock.After(refreshPeriod):
+		}
+		if pods := m.refreshed(); len(pods) > 0 {
+			changed(pods)
+		}
+	}
+}
+
+// isRefreshed reports whether the volume is to be refreshed periodically.
+func (v *mountedVolume) isRefreshed() bool { return v.driver != "" || v.grows != "" }
+
+// refreshed returns the pods with volumes that are to be refreshed periodically, by UID.
+func (m *Manager) refreshed() []types.UID {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	var pods []types.UID
+	for uid, s := range m.pods {
+		if slices.ContainsFunc(s.volumes, func(v mountedVolume) bool { return v.isRefreshed() }) {
+			pods = append(pods, uid)
+		}
+	}
+	slices.Sort(pods)
+	return pods
+}
+
+// forgetExpansions forgets the volumes with these keys that no pod uses any more, and what a pod
+// has deferred.
+func (m *Manager) forgetExpansions(uid types.UID, keys []string) {
+	if m.Expansion == nil {
+		return
+	}
+	m.Expansion.ForgetPod(uid)
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	used := map[string]bool{}
+	for _, s := range m.pods {
+		for i := range s.volumes {
+			used[s.volumes[i].grows] = true
+		}
+	}
+	for _, key := range keys {
+		if !used[key] {
+			m.Expansion.Forget(key)
+		}
+	}
+}
+
+// Refresh updates the content of the pod's volumes from their API objects, and expands those that
+// have grown. A
+// volume that fails keeps its content and is in the error, as for Mount. Refresh
+// does nothing for a pod that is not mounted.
+func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
+	if err := m.layout.check(pod); err != nil {
+		return err
+	}
+	state, done := m.hold(pod.UID)
+	defer done()
+	var failed []error
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		mounted := m.remembered(state, volume.Name)
+		if mounted == nil || !showsObjects(volume) && !mounted.isRefreshed() {
+			continue
+		}
+		if _, err := m.mount(ctx, state, pod, volume); err != nil {
+			failed = append(failed, &Error{Volume: volume.Name, Err: err})
+		}
+	}
+	return errors.Join(failed...)
+}
