@@ -118,12 +118,12 @@ func mayRestart(spec *corev1.PodSpec, kind podspec.List, name string, exitCode i
 	if kind == podspec.EphemeralContainers {
 		return false
 	}
+	if podspec.MayRestartAll(spec) {
+		return true
+	}
 	policy := spec.RestartPolicy
 	for at, c := range podspec.All(spec) {
 		for _, rule := range c.RestartPolicyRules {
-			if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
-				return true
-			}
 			if at.List == kind && c.Name == name && ruleApplies(rule, exitCode) {
 				return true
 			}

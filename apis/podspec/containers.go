@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"iter"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -79,4 +80,17 @@ func Find(spec *corev1.PodSpec, name string) (List, *corev1.Container) {
 // container with restart policy Always (KEP-753).
 func IsSidecar(list List, c *corev1.Container) bool {
 	return list == InitContainers && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// MayRestartAll reports whether a rule of a container may restart all containers of the pod
+// (KEP-5532).
+func MayRestartAll(spec *corev1.PodSpec) bool {
+	for _, c := range NonEphemeral(spec) {
+		if slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		}) {
+			return true
+		}
+	}
+	return false
 }

@@ -76,6 +76,7 @@ func nodeGates(r release.Release) (config.Gates, error) {
 	of := config.NewGates(set)
 	of.UserNamespaces = of.UserNamespaces || set.Enabled("UserNamespacesSupport")  // its name since 1.29
 	of.WithoutInitResize = !set.Enabled("InPlacePodVerticalScalingInitContainers") // svclet itself has the gates of 1.28
+	of.WithoutRestartAll = !set.Enabled("RestartAllContainersOnContainerExits")
 	of.WatchList = utilfeature.DefaultFeatureGate.Enabled(features.WatchList)
 	return of, nil
 }

@@ -163,7 +163,7 @@ func machineOptions(base common) pod.Options {
 		DeadContainers: ptr.To(int(base.DeadContainersPerContainer)), DeadContainerTTL: base.MinimumContainerTTL,
 		KeepVolumes:    base.KeepTerminatedPodVolumes,
 		WithoutHostIPs: base.WithoutHostIPs, WithoutReadyToStart: base.WithoutReadyToStart, WithoutResize: base.WithoutResize,
-		WithoutInitResize: base.WithoutInitResize,
+		WithoutInitResize: base.WithoutInitResize, WithoutRestartAll: base.WithoutRestartAll,
 	}
 }
 

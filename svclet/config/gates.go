@@ -126,6 +126,9 @@ type Gates struct {
 	// WithoutInitResize does not change those of init containers other than sidecars (the
 	// node of svc up at releases without InPlacePodVerticalScalingInitContainers).
 	WithoutInitResize bool
+	// WithoutRestartAll does not restart all containers of a pod by a rule of one (the node of svc
+	// up at releases without RestartAllContainersOnContainerExits).
+	WithoutRestartAll bool
 	// WithoutReadyToStart leaves out the condition PodReadyToStartContainers
 	// (PodReadyToStartContainersCondition=false).
 	WithoutReadyToStart bool

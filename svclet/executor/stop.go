@@ -60,10 +60,13 @@ func observedContainer(observed pod.Observed, id string) *corev1.Container {
 	return nil
 }
 
-// removeContainer removes a container and its log.
+// removeContainer removes a container and, unless that is kept, its log.
 func (e *Executor) removeContainer(ctx context.Context, p *corev1.Pod, op pod.Operation) pod.Result {
 	if err := e.o.Runtime.RemoveContainer(ctx, op.ID); err != nil {
 		return failed("FailedKillPod", err)
+	}
+	if op.KeepLog {
+		return pod.Result{}
 	}
 	return asResult("FailedKillPod", e.o.Logs.Remove(Log(e.o.Containers, p, op.Name, op.ID, op.Attempt)))
 }

@@ -50,6 +50,9 @@ func (m *Machine) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 	set(ready(m.pod, all, containers))
 	set(containers)
 	set(corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	for _, c := range m.restartAllConditions() {
+		set(c)
+	}
 	for _, c := range m.resizeConditions() {
 		set(c)
 	}

@@ -37,6 +37,8 @@ type container struct {
 	spec *corev1.Container
 	role role
 	hash uint64
+	// wholePod reports whether its rules may restart all containers of the pod.
+	wholePod bool
 	// next is the number of the next attempt, its restart count.
 	next uint32
 
@@ -66,6 +68,9 @@ type container struct {
 	// inheriting are those of the operation in flight.
 	inherited, inheriting corev1.ResourceList
 
+	// discarded reports that its attempts are removed, or have been, in order to restart all
+	// containers of the pod, and none has been started since.
+	discarded bool
 	// replaced is the ID of the attempt that is stopped in order to be restarted
 	// whatever the restart policy.
 	replaced string
@@ -121,7 +126,11 @@ func (c *container) restore(status *corev1.ContainerStatus) {
 	if status.ContainerID != "" || status.State.Terminated != nil || status.LastTerminationState.Terminated != nil {
 		c.next = uint32(status.RestartCount) + 1
 	}
-	if w := status.State.Waiting; w != nil && w.Reason != reasonCreating && w.Reason != reasonInitializing {
+	w := status.State.Waiting
+	if last := status.LastTerminationState.Terminated; w != nil && last != nil && last.Reason == reasonRestartingAll {
+		c.next = uint32(status.RestartCount) // which counts the next start already
+	}
+	if w != nil && w.Reason != reasonCreating && w.Reason != reasonInitializing && w.Reason != reasonRestartingAll {
 		c.reason, c.message = w.Reason, w.Message
 	}
 }
@@ -133,7 +142,7 @@ func (c *container) observe(m *Machine) {
 		c.id = ""
 		return
 	}
-	c.next = max(c.next, newest.Attempt+1)
+	c.next, c.discarded = max(c.next, newest.Attempt+1), c.discarded && m.restartingAll
 	if _, starting := m.starting(c.spec.Name); newest.State == Running && !starting && c.outcome == nil {
 		c.reason, c.message = "", ""
 	}
@@ -222,12 +231,20 @@ func (c *container) isReady() bool {
 // pod.
 func (c *container) restarts(pod *corev1.Pod, exitCode int32) bool {
 	if c.spec.RestartPolicy != nil {
-		if restart, ok := matchRule(c.spec.RestartPolicyRules, exitCode); ok {
-			return restart
+		switch action := matchRule(c.spec.RestartPolicyRules, exitCode); {
+		case action == corev1.ContainerRestartRuleActionRestart,
+			action == corev1.ContainerRestartRuleActionRestartAllContainers && c.wholePod:
+			return true
 		}
 		return restartsBy(string(*c.spec.RestartPolicy), exitCode)
 	}
 	return restartsBy(string(pod.Spec.RestartPolicy), exitCode)
+}
+
+// restartsAllAfter reports whether all containers of the pod are to be restarted after the container
+// exited with this code.
+func (c *container) restartsAllAfter(exitCode int32) bool {
+	return c.wholePod && matchRule(c.spec.RestartPolicyRules, exitCode) == corev1.ContainerRestartRuleActionRestartAllContainers
 }
 
 // restartsAfter reports whether the container is to be restarted after the attempt
@@ -257,18 +274,18 @@ func restartsBy(policy string, exitCode int32) bool {
 }
 
 // matchRule returns the action of the first restart rule that matches the exit
-// code (KEP-5307).
-func matchRule(rules []corev1.ContainerRestartRule, exitCode int32) (restart, ok bool) {
+// code (KEP-5307), empty if none does.
+func matchRule(rules []corev1.ContainerRestartRule, exitCode int32) corev1.ContainerRestartRuleAction {
 	for _, r := range rules {
-		if r.ExitCodes == nil || r.Action != corev1.ContainerRestartRuleActionRestart {
+		if r.ExitCodes == nil {
 			continue
 		}
 		within := slices.Contains(r.ExitCodes.Values, exitCode)
 		if within == (r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
-			return true, true
+			return r.Action
 		}
 	}
-	return false, false
+	return ""
 }
 
 // SpecHash identifies the part of a container's spec that cannot change without a

@@ -27,6 +27,9 @@ func (m *Machine) containerStatus(c *container, old *corev1.ContainerStatus) cor
 // unseenStatus returns the status of a container of which the runtime has no
 // attempt.
 func (m *Machine) unseenStatus(c *container, old *corev1.ContainerStatus) corev1.ContainerStatus {
+	if s, discarded := m.discardedStatus(c, old); discarded {
+		return s
+	}
 	if old != nil && old.State.Terminated != nil {
 		return *old
 	}
@@ -126,7 +129,7 @@ func (m *Machine) overrideState(c *container, newest *Container, s *corev1.Conta
 	if (c.role == initial || c.role == sidecar) && newest != nil && newest.State == Exited && newest.ExitCode == 0 {
 		return
 	}
-	if c.role == initial && newest == nil && c.reason == "" && s.State.Waiting != nil && m.regularCreated() {
+	if c.role == initial && newest == nil && !c.discarded && c.reason == "" && s.State.Waiting != nil && m.regularCreated() {
 		s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: "Completed", Message: messageInferred,
 		}}

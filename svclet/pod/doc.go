@@ -24,6 +24,4 @@
 //     values and the container's ID;
 //   - a container that is stopped without a restart because a probe failed gets the
 //     probe's grace period, even if it is the last one of the pod.
-//
-// It does not restart all containers of a pod by a rule of one (KEP-5532, beta).
 package pod

@@ -24,6 +24,8 @@ type Options struct {
 	// WithoutInitResize leaves the resources of init containers other than sidecars as they
 	// are.
 	WithoutInitResize bool
+	// WithoutRestartAll does not restart all containers of a pod by a rule of one.
+	WithoutRestartAll bool
 	// MaxBackOff is the longest CrashLoopBackOff
 	// (crashLoopBackOff.maxContainerRestartPeriod). Zero means 5 minutes.
 	MaxBackOff time.Duration
@@ -64,6 +66,8 @@ type Machine struct {
 	tornDown   bool
 	// hasObserved reports that the runtime has been observed at least once.
 	hasObserved bool
+	// restartingAll reports that all containers are being removed, in order to start again.
+	restartingAll bool
 	// stopped are the IDs of sandboxes and containers that have been stopped.
 	stopped []string
 	// sandboxEventFor is the sandbox for whose loss an event has been recorded.
@@ -125,6 +129,9 @@ func New(pod *corev1.Pod, options Options) *Machine {
 func (m *Machine) Update(pod *corev1.Pod) {
 	m.pod = pod
 	m.containers = containersOf(pod, m.containers, &m.reported)
+	for i := range m.containers {
+		m.containers[i].wholePod = !m.options.WithoutRestartAll
+	}
 	if !m.ended && podspec.IsTerminal(pod.Status.Phase) {
 		m.phase = pod.Status.Phase
 	}
@@ -174,6 +181,9 @@ func (m *Machine) Observe(observed Observed) {
 				m.stopped = append(m.stopped, s.ID)
 			}
 		}
+	}
+	if !m.hasObserved {
+		m.recallRestartAll()
 	}
 	for i := range m.containers {
 		m.containers[i].observe(m)

@@ -33,7 +33,7 @@ const (
 	// ResizePod sets the limits of the pod's cgroup to those of the spec; with Grow it
 	// raises those that become larger, and lowers none.
 	ResizePod Kind = "resize pod"
-	// RemoveContainer removes the container ID from the runtime.
+	// RemoveContainer removes the container ID from the runtime and, unless KeepLog, its log.
 	RemoveContainer Kind = "remove container"
 	// TearDown releases what SetUp created. Container logs stay until the pod is
 	// released.
@@ -63,6 +63,8 @@ type Operation struct {
 	Grace time.Duration
 	// Grow is about ResizePod.
 	Grow bool
+	// KeepLog is about RemoveContainer.
+	KeepLog bool
 	// Hook reports whether the preStop hook is to run.
 	Hook bool
 	// Reason and Message say why a container is stopped. The machine has already

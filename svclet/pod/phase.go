@@ -55,7 +55,7 @@ func (n *containerCounts) addInit(pod *corev1.Pod, c *container, s *corev1.Conta
 	switch {
 	case s == nil || s.State.Running != nil || ended == nil:
 		n.pendingInit++
-	case ended.ExitCode != 0 && !c.restartsAfter(pod, c.id, ended.ExitCode):
+	case ended.ExitCode != 0 && ended.Reason != reasonRestartingAll && !c.restartsAfter(pod, c.id, ended.ExitCode):
 		n.fatalInit++
 	}
 }
@@ -88,7 +88,7 @@ func (n *containerCounts) addRegular(pod *corev1.Pod, c *container, s *corev1.Co
 		n.waiting++
 	default:
 		n.stopped++
-		if !c.restartsAfter(pod, c.id, ended.ExitCode) {
+		if ended.Reason != reasonRestartingAll && !c.restartsAfter(pod, c.id, ended.ExitCode) {
 			n.final++
 		}
 		if s.State.Terminated != nil && ended.ExitCode == 0 {

@@ -337,6 +337,17 @@ func randomFailure(r *rand.Rand, o Operation) Result {
 	return Result{Reason: reasons[r.Intn(len(reasons))], Message: "no luck"}
 }
 
+// randomRules returns no restart rules, or one.
+func randomRules(r *rand.Rand) []corev1.ContainerRestartRule {
+	actions := []corev1.ContainerRestartRuleAction{"", corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers}
+	action := actions[r.Intn(3)]
+	if action == "" {
+		return nil
+	}
+	exits := &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}}
+	return []corev1.ContainerRestartRule{{Action: action, ExitCodes: exits}}
+}
+
 // randomSpec returns a random pod spec.
 func randomSpec(r *rand.Rand) corev1.PodSpec {
 	var s corev1.PodSpec
@@ -368,6 +379,7 @@ func randomSpec(r *rand.Rand) corev1.PodSpec {
 		if r.Intn(2) == 0 {
 			always := corev1.ContainerRestartPolicyAlways
 			c.RestartPolicy = &always
+			c.RestartPolicyRules = randomRules(r)
 			c = probed(c)
 		}
 		s.InitContainers = append(s.InitContainers, c)
@@ -377,6 +389,7 @@ func randomSpec(r *rand.Rand) corev1.PodSpec {
 		if r.Intn(8) == 0 {
 			never := corev1.ContainerRestartPolicyNever
 			c.RestartPolicy = &never
+			c.RestartPolicyRules = randomRules(r)
 		}
 		s.Containers = append(s.Containers, c)
 	}

@@ -11,6 +11,9 @@ const (
 	reasonPostStart    = "PostStartHookError"
 	reasonUnknown      = "ContainerStatusUnknown"
 
+	reasonRestartingAll  = "RestartingAllContainers"
+	messageRestartingAll = "The container is removed because RestartAllContainers in place"
+
 	reasonBackOff         = "BackOff"
 	reasonFailed          = "Failed"
 	reasonKilling         = "Killing"

@@ -113,6 +113,11 @@ func TestRestartRulesMatchExitCodes(t *testing.T) {
 			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: operator, Values: values},
 		}
 	}
+	all := func(code int32) corev1.ContainerRestartRule {
+		r := rule("In", code)
+		r.Action = corev1.ContainerRestartRuleActionRestartAllContainers // which the gate switches off here
+		return r
+	}
 	for _, c := range []struct {
 		name     string
 		policy   corev1.ContainerRestartPolicy
@@ -124,6 +129,7 @@ func TestRestartRulesMatchExitCodes(t *testing.T) {
 		{name: "in", policy: "Never", rules: []corev1.ContainerRestartRule{rule("In", 1, 2)}, code: 2, restarts: true},
 		{name: "not in", policy: "Never", rules: []corev1.ContainerRestartRule{rule("NotIn", 0)}, code: 2, restarts: true},
 		{name: "the second", policy: "Never", rules: []corev1.ContainerRestartRule{rule("In", 1), rule("In", 2)}, code: 2, restarts: true},
+		{name: "the first that matches", policy: "Never", rules: []corev1.ContainerRestartRule{all(2), rule("In", 2)}, code: 2},
 		{name: "then the policy", policy: "OnFailure", rules: []corev1.ContainerRestartRule{rule("In", 1)}, code: 2, restarts: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -132,6 +138,38 @@ func TestRestartRulesMatchExitCodes(t *testing.T) {
 				t.Error(r)
 			}
 		})
+	}
+}
+
+// TestAnAgentDoesNotRestartAllContainersTwice: it is killed after a container has been started
+// again, and before the API server has the status.
+func TestAnAgentDoesNotRestartAllContainersTwice(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	rules := []corev1.ContainerRestartRule{{
+		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}},
+	}}
+	w := newEnvironment(t, corev1.PodSpec{Containers: []corev1.Container{{Name: "a", RestartPolicy: &always, RestartPolicyRules: rules}, {Name: "b"}}})
+	w.boot()
+	settle := func(until func() bool) {
+		for w.next(); len(w.inFlight) > 0 && !until(); w.next() {
+			w.finish(w.inFlight[0], Result{})
+		}
+	}
+	settle(func() bool { return false })
+	w.exit(w.newest("a"), 1, "Error")
+	w.observe()
+	w.next()
+	written := *w.pod.Status.DeepCopy()
+	if c := conditionOf(written.Conditions, corev1.AllContainersRestarting); c == nil || c.Status != corev1.ConditionTrue {
+		t.Fatalf("the condition is %+v", c)
+	}
+	settle(func() bool { return w.attempt("a-1") != nil })
+	w.pod.Status = written
+	w.boot()
+	settle(func() bool { return false })
+	if w.attempt("a-1") == nil || w.attempt("a-1").State != Running || w.attempt("b-1") == nil {
+		t.Errorf("the containers are %+v", w.observed.Containers)
 	}
 }
 

@@ -29,6 +29,10 @@ func (m *Machine) run() {
 		m.replaceSandbox(attempt)
 		return
 	}
+	if m.restartAll() {
+		m.startEphemeral()
+		return
+	}
 	m.prune()
 	p := m.plan()
 	if p.kill {

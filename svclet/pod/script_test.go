@@ -287,6 +287,9 @@ func show(o Operation) string {
 	if o.Hook {
 		s += " after its hook"
 	}
+	if o.KeepLog {
+		s += ", not its log"
+	}
 	return s
 }
 

@@ -70,7 +70,7 @@ func keepRestarts(old, next []corev1.ContainerStatus) {
 // checkTransition returns an error if a status may not follow the old one: terminated
 // containers that are not to be restarted must not run again.
 func checkTransition(spec *corev1.PodSpec, old, next *corev1.PodStatus) error {
-	if spec.RestartPolicy == corev1.RestartPolicyAlways {
+	if spec.RestartPolicy == corev1.RestartPolicyAlways || podspec.MayRestartAll(spec) {
 		return nil
 	}
 	check := func(kind string, containers []corev1.Container, old, next []corev1.ContainerStatus) error {

@@ -90,8 +90,11 @@ func TestTerminatedContainersThatAreNotRestartedMustNotRun(t *testing.T) {
 		code      int32
 		init      bool
 		container corev1.Container
+		beside    []corev1.ContainerRestartRule
 		valid     bool
 	}{
+		"beside one that restarts all": {policy: corev1.RestartPolicyNever, container: corev1.Container{Name: "s"}, valid: true,
+			beside: []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}},
 		"never":                 {policy: corev1.RestartPolicyNever, container: corev1.Container{Name: "s"}},
 		"never, failed":         {policy: corev1.RestartPolicyNever, code: 1, container: corev1.Container{Name: "s"}},
 		"on failure, succeeded": {policy: corev1.RestartPolicyOnFailure, container: corev1.Container{Name: "s"}},
@@ -108,6 +111,9 @@ func TestTerminatedContainersThatAreNotRestartedMustNotRun(t *testing.T) {
 		} else {
 			spec.Containers = []corev1.Container{c.container}
 			old.ContainerStatuses, next.ContainerStatuses = before, after
+		}
+		if c.beside != nil {
+			spec.Containers = append(spec.Containers, corev1.Container{Name: "other", RestartPolicyRules: c.beside})
 		}
 		if err := checkTransition(spec, old, next); (err == nil) != c.valid {
 			t.Errorf("%s: %v", name, err)

@@ -168,6 +168,26 @@ healthzPort: 0
 		}).Should(BeEmpty())
 	})
 
+	It("restarts all containers of a pod by a rule of one, in the same sandbox", func(ctx SpecContext) {
+		write("whole.json", `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "whole"}, "spec": {"restartPolicy": "Never",
+			"initContainers": [{"name": "first", "image": "`+busybox+`", "command": ["sh", "-c", "echo >> /data/runs"], "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
+			"containers": [{"name": "main", "image": "`+busybox+`", "command": ["sh", "-c", "until [ -e /data/exit ]; do sleep 0.1; done; rm /data/exit; exit 42"],
+				"volumeMounts": [{"name": "data", "mountPath": "/data"}], "restartPolicy": "Never",
+				"restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]},
+				{"name": "other", "image": "`+busybox+`", "command": ["sleep", "1000"]}],
+			"volumes": [{"name": "data", "emptyDir": {}}]}}`)
+		before := await(ctx, "whole", beReady())
+		data := filepath.Join(machine.Dir, "agent", "pods", string(before.UID), "volumes", "kubernetes.io~empty-dir", "data")
+		Expect(os.WriteFile(filepath.Join(data, "exit"), nil, 0o600)).To(Succeed())
+		again := And(restarted(1), terminatedBefore("RestartingAllContainers", 137))
+		after := await(ctx, "whole", And(beReady(), container("first", again), container("main", again), container("other", again),
+			haveCondition(corev1.AllContainersRestarting, corev1.ConditionFalse)))
+		Expect(after.Status.PodIP).To(Equal(before.Status.PodIP))
+		Expect(os.ReadFile(filepath.Join(data, "runs"))).To(HaveLen(2), "runs of the init container")
+		Expect(os.Remove(filepath.Join(manifests, "whole.json"))).To(Succeed())
+		Eventually(pod(ctx, "whole")).Should(BeNil())
+	})
+
 	It("gives guaranteed pods memory of NUMA nodes", func(ctx SpecContext) {
 		write("bound.yaml", strings.Replace(webServer("bound", ""), "image: ", "resources: {limits: {cpu: 100m, memory: 64Mi}}, image: ", 1))
 		p := await(ctx, "bound", beReady())
