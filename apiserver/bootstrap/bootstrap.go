@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 )
@@ -94,6 +95,12 @@ func ensureBasics(ctx context.Context, client kubernetes.Interface, service Serv
 	}
 	return EnsureService(ctx, client.CoreV1(), service)
 }
+
+// cached returns the options of a list from the watch cache as it is. A list that is at least as
+// new as its request waits for etcd to report the progress of the watch, which the library asks
+// for at most every 100 ms. If another server has written since, a create or an update fails, and
+// the step is repeated.
+func cached() metav1.ListOptions { return metav1.ListOptions{ResourceVersion: "0"} }
 
 // each calls f for every item at the same time.
 func each[T any](ctx context.Context, items []T, f func(ctx context.Context, item T) error) error {

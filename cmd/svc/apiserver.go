@@ -12,6 +12,7 @@ import (
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/controllers/healthserver"
 	"svc.dev/svc/internal/cluster"
+	"svc.dev/svc/internal/footprint"
 )
 
 func newAPIServer() *cobra.Command {
@@ -39,11 +40,13 @@ same time. Its flags are those of kube-apiserver.`,
 			if err := setMetrics(cmd.Context(), opts); err != nil {
 				return err
 			}
+			ready := footprint.Start(cmd.Context())
 			server, err := apiserver.New(opts)
 			if err != nil {
 				return err
 			}
 			return server.Run(cmd.Context(), func() {
+				ready()
 				klog.FromContext(cmd.Context()).Info("Ready", "address", server.Address())
 			})
 		},

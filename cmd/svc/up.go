@@ -32,6 +32,7 @@ import (
 	"svc.dev/svc/controllers/tokencleaner"
 	"svc.dev/svc/internal/cluster"
 	"svc.dev/svc/internal/datadir"
+	"svc.dev/svc/internal/footprint"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/podnetwork/plan"
 )
@@ -57,6 +58,7 @@ The flags of "svc apiserver" and the controllers' flags may be given, too. Only
 warnings and errors are logged, unless -v or --logging-format is given.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			ready := footprint.Start(cmd.Context())
 			var muted atomic.Bool
 			up.controllers.Included, up.controllers.Gate = includedAt(up.server.Release), gateAt(up.server.Release)
 			c, err := up.cluster(cmd, func() { muted.Store(true) })
@@ -75,6 +77,7 @@ warnings and errors are logged, unless -v or --logging-format is given.`,
 			defer logs.FlushLogs()
 			warnGates(cmd, func(name string) bool { return gates.Acts(name) || config.ActsOn(name) || actsOnControllers(name) })
 			return c.Run(cmd.Context(), func(started cluster.Report) {
+				ready()
 				report{Report: started, dir: c.Dir, release: c.Server.Release, program: os.Args[0]}.print(cmd.OutOrStdout())
 			})
 		},
