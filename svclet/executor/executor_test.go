@@ -271,6 +271,29 @@ func TestAStopWithoutAHookRunsNone(t *testing.T) {
 	r.Expect(r.hooks).To(gomega.BeEmpty())
 }
 
+func TestAContainerThatIsKilledHasNoGracePeriod(t *testing.T) {
+	r := newFixture(t, withHooks)
+	id := r.running()
+	graces := r.graces()
+	r.hooks = nil
+	r.succeed(pod.Operation{Kind: pod.StopContainer, ID: id, Name: "app", Kill: true})
+	r.Expect(graces()).To(gomega.Equal([]int64{0}))
+	r.Expect(r.hooks).To(gomega.BeEmpty())
+}
+
+func TestARemovedContainersLogStaysIfItIsToBeKept(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		r := newFixture(t)
+		id := r.running()
+		log := Log(r.Executor.o.Containers, r.pod, "app", id, 0).Path
+		r.Expect(os.WriteFile(log, []byte("text"), 0o600)).To(gomega.Succeed())
+		r.succeed(pod.Operation{Kind: pod.StopContainer, ID: id, Name: "app"})
+		r.succeed(pod.Operation{Kind: pod.RemoveContainer, ID: id, Name: "app", KeepLog: keep})
+		_, err := os.Stat(log)
+		r.Expect(err == nil).To(gomega.Equal(keep), "%v", err)
+	}
+}
+
 func TestAStopThatIsCancelledDuringItsHookDoesNotStopTheContainer(t *testing.T) {
 	r := newFixture(t, withHooks)
 	id := r.running()

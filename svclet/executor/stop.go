@@ -18,9 +18,12 @@ import (
 const minimumGrace = 2 * time.Second
 
 // stopContainer runs the preStop hook and stops the container, both within
-// op.Grace.
+// op.Grace, or kills it.
 func (e *Executor) stopContainer(ctx context.Context, p *corev1.Pod, observed pod.Observed, op pod.Operation) pod.Result {
 	grace := op.Grace
+	if op.Kill {
+		return asResult("FailedKillPod", e.o.Runtime.StopContainer(ctx, op.ID, 0))
+	}
 	if op.Hook {
 		began := e.o.Clock.Now()
 		e.preStop(ctx, p, observed, op)

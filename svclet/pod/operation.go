@@ -61,6 +61,8 @@ type Operation struct {
 	// container always has at least two seconds between the signal and the kill, even
 	// if the hook used up all of Grace.
 	Grace time.Duration
+	// Kill is about StopContainer: the container is killed at once, and has no Grace.
+	Kill bool
 	// Grow is about ResizePod.
 	Grow bool
 	// KeepLog is about RemoveContainer.

@@ -100,7 +100,12 @@ func (m *Machine) cancelContainers() (quiet bool) {
 // discard kills an attempt of a container, if it runs, and removes it. Its log stays.
 func (m *Machine) discard(c *container, o *Container) {
 	if o.State == Running || o.State == Unknown && !slices.Contains(m.stopped, o.ID) {
-		m.stop(c, o, 0, fmt.Sprintf("Stopping container %s, all containers of the pod are restarted", o.Name))
+		message := fmt.Sprintf("Stopping container %s, all containers of the pod are restarted", o.Name)
+		m.recordKilling(c, o, message)
+		m.request(Operation{
+			Kind: StopContainer, ID: o.ID, Name: o.Name, Attempt: o.Attempt, SandboxID: o.SandboxID,
+			Kill: true, Reason: reasonKilling, Message: message,
+		})
 		return
 	}
 	m.request(Operation{Kind: RemoveContainer, ID: o.ID, Name: o.Name, Attempt: o.Attempt, KeepLog: true})

@@ -287,6 +287,9 @@ func show(o Operation) string {
 	if o.Hook {
 		s += " after its hook"
 	}
+	if o.Kill {
+		s += ", at once"
+	}
 	if o.KeepLog {
 		s += ", not its log"
 	}

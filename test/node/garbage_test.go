@@ -96,7 +96,7 @@ var _ = Describe("on a small disk, a node", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	It("keeps the logs of a pod that writes up to 50 MB a second within their bounds", func(ctx SpecContext) {
+	It("keeps the logs of a pod that writes up to 100 MB a second within their bounds", func(ctx SpecContext) {
 		s.apply(ctx, `
 apiVersion: v1
 kind: Pod
@@ -104,7 +104,7 @@ metadata: {name: writer}
 spec:
   nodeName: full
   terminationGracePeriodSeconds: 0
-  containers: [{name: main, image: "localhost/svc/busybox:1", command: [sh, -c, "while :; do yes 0123456789012345678901234567890123456789012345678901234567890123456789 | head -c 5000000; sleep 0.1; done"]}]
+  containers: [{name: main, image: "localhost/svc/busybox:1", command: [sh, -c, "while :; do yes 0123456789012345678901234567890123456789012345678901234567890123456789 | head -c 10000000; sleep 0.1; done"]}]
 `)
 		s.await(ctx, "writer", beReady())
 		// The files of the container's log, with the bytes that each has.
