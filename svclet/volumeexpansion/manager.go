@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Options are what a [Manager] works with. All fields are required.
+// Options are what a [Manager] works with. Fields are required unless their comment says
+// otherwise.
 type Options struct {
 	// NodeName is the node's name, for events.
 	NodeName string
