@@ -98,8 +98,8 @@ func ensureBasics(ctx context.Context, client kubernetes.Interface, service Serv
 
 // cached returns the options of a list from the watch cache as it is. A list that is at least as
 // new as its request waits for etcd to report the progress of the watch, which the library asks
-// for at most every 100 ms. If another server has written since, a create or an update fails, and
-// the step is repeated.
+// for at most every 100 ms. If another server has written since, a create finds the object, or an
+// update fails and the step is repeated.
 func cached() metav1.ListOptions { return metav1.ListOptions{ResourceVersion: "0"} }
 
 // each calls f for every item at the same time.

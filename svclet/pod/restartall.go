@@ -17,7 +17,7 @@ import (
 // The containers that have exited with such a code are removed last: an agent that is started
 // meanwhile finds them.
 func (m *Machine) restartAll() (busy bool) {
-	if !m.restartingAll && !slices.ContainsFunc(m.containers, func(c container) bool { return m.restartsAll(&c) }) {
+	if !m.restartingAll && !m.mustRestartAll() {
 		return false
 	}
 	m.beginRestartAll()
@@ -47,11 +47,19 @@ func (m *Machine) restartAll() (busy bool) {
 	return m.restartingAll
 }
 
-// restartsAll reports whether the newest attempt of a container has exited with a code for which
+// mustRestartAll reports whether the newest attempt of a container has exited with a code for which
 // all containers are restarted.
-func (m *Machine) restartsAll(c *container) bool {
-	newest, _ := m.attempts(c)
-	return c.role != ephemeral && newest != nil && newest.State == Exited && c.restartsAllAfter(newest.ExitCode)
+func (m *Machine) mustRestartAll() bool {
+	for i := range m.containers {
+		c := &m.containers[i]
+		if c.role == ephemeral || len(c.spec.RestartPolicyRules) == 0 {
+			continue
+		}
+		if newest, _ := m.attempts(c); newest != nil && newest.State == Exited && c.restartsAllAfter(newest.ExitCode) {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Machine) beginRestartAll() {

@@ -123,7 +123,7 @@ func (m *Manager) Due(v *Volume) bool {
 }
 
 // Expand calls expand for a volume that is [Manager.Due], and writes the new capacity into its
-// claim. The code of a gRPC status in expand's error says whether the expansion may go on.
+// claim. The code of a gRPC status in expand's error reports whether the expansion may go on.
 // An error is an [*Error].
 func (m *Manager) Expand(ctx context.Context, v *Volume, expand func() error) error {
 	if resizeStatus(v.Claim) == corev1.PersistentVolumeClaimNodeResizePending {
