@@ -77,9 +77,18 @@ func (t *podCount) in(key string) domains {
 	return d
 }
 
+// owned are the pods of one owner.
+type owned struct {
+	podCount
+	// members are the pods that hold it: those that count, and nominated ones.
+	members int
+}
+
 // class is the pods of one namespace that have a node and the same labels.
 type class struct {
 	podCount
+	// members are the pods that hold it: those that count, and nominated ones.
+	members int
 	namespace string
 	labels    labels.Set
 	// terminating pods are a class of their own, since they do not count for spreading.
@@ -243,8 +252,8 @@ func (s *Snapshot) dropCounts(unwanted func(*count) bool) {
 	}
 }
 
-// classOf returns the class of a pod that has a node, and adds it if there is none.
-func (s *Snapshot) classOf(namespace string, set map[string]string, terminating bool) *class {
+// joinClass adds a pod to its class, which it returns.
+func (s *Snapshot) joinClass(namespace string, set map[string]string, terminating bool) *class {
 	classes := s.classes[namespace]
 	if classes == nil {
 		classes = map[string]*class{}
@@ -261,12 +270,13 @@ func (s *Snapshot) classOf(namespace string, set map[string]string, terminating 
 			}
 		}
 	}
+	c.members++
 	return c
 }
 
-// forgetClass removes a class without pods.
-func (s *Snapshot) forgetClass(c *class) {
-	if c.total > 0 {
+// leaveClass removes a pod from its class, and the class with its last pod.
+func (s *Snapshot) leaveClass(c *class) {
+	if c.members--; c.members > 0 {
 		return
 	}
 	delete(s.classes[c.namespace], classKey(c.labels, c.terminating))

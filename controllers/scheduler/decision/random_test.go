@@ -34,6 +34,7 @@ type clusterState struct {
 	nodes      map[string]*corev1.Node
 	pods       map[string]*corev1.Pod
 	namespaces map[string]*corev1.Namespace
+	nominated  map[string]*corev1.Pod // by UID; spec.nodeName is the node
 	created    int // the number of pods
 	log        []string
 }
@@ -42,6 +43,7 @@ func runCluster(t *testing.T, seed uint64) {
 	w := &clusterState{
 		Rand: rand.New(rand.NewPCG(seed, 0)), snapshot: NewSnapshot(),
 		nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}, namespaces: map[string]*corev1.Namespace{},
+		nominated: map[string]*corev1.Pod{},
 	}
 	for step := range 80 {
 		w.change()
@@ -57,7 +59,7 @@ func runCluster(t *testing.T, seed uint64) {
 
 // change changes one random object.
 func (w *clusterState) change() {
-	switch w.IntN(12) {
+	switch w.IntN(14) {
 	case 0, 1, 2:
 		line := w.nodeLine(w.nodeName())
 		w.record("node " + line)
@@ -90,9 +92,32 @@ func (w *clusterState) change() {
 		}
 	case 8:
 		w.changePod()
+	case 9, 10:
+		w.changeNomination()
 	default:
 		w.setPod(parsePod(w.podLine(fmt.Sprint("pod", w.next())) + " on=" + w.nodeName() + w.maybe(0.1, "deleting", "ended")))
 	}
+}
+
+// changeNomination nominates a pod, or ends the nomination of one, which may be placed.
+func (w *clusterState) changeNomination() {
+	if len(w.nominated) == 0 || w.IntN(2) == 0 {
+		w.nominate(parsePod(w.podLine(fmt.Sprint("nominated", w.next())) + " on=" + w.nodeName()))
+		return
+	}
+	pod := w.nominated[slices.Sorted(maps.Keys(w.nominated))[0]]
+	w.record(fmt.Sprintf("end of the nomination of %s", pod.UID))
+	delete(w.nominated, string(pod.UID))
+	w.snapshot.Nominate(pod, "")
+	if w.IntN(2) == 0 {
+		w.setPod(pod)
+	}
+}
+
+func (w *clusterState) nominate(pod *corev1.Pod) {
+	w.record(fmt.Sprintf("nominated %s to %s %v", pod.UID, pod.Spec.NodeName, pod.Labels))
+	w.nominated[string(pod.UID)] = pod
+	w.snapshot.Nominate(pod, pod.Spec.NodeName)
 }
 
 // changePod changes a mutable field of a pod that has a node.
@@ -134,8 +159,12 @@ func (w *clusterState) setPod(pod *corev1.Pod) {
 }
 
 // check compares the snapshot with a new one of the same objects, and its decisions
-// with those of the naive rules.
+// with those of the naive rules. These know no nominations, which end for its time.
 func (w *clusterState) check(t *testing.T) {
+	for _, uid := range slices.Sorted(maps.Keys(w.nominated)) {
+		w.snapshot.Nominate(w.nominated[uid], "")
+		defer w.nominate(w.nominated[uid])
+	}
 	fresh := NewSnapshot()
 	for _, ns := range w.namespaces {
 		fresh.SetNamespace(ns)
@@ -255,7 +284,7 @@ func (s *Snapshot) dump() string {
 		}
 	}
 	for uid, t := range s.owners {
-		add("owner %s %v", uid, byName(t))
+		add("owner %s %v", uid, byName(&t.podCount))
 	}
 	for key, h := range s.boundTerms.byKey {
 		add("term %s forbids=%t pods=%d %v", key, h.forbids, h.pods, byName(&h.podCount))

@@ -22,7 +22,7 @@ type Snapshot struct {
 	// classes are the bound pods by namespace and classKey, and owners those of each
 	// replica set, replication controller and stateful set.
 	classes    map[string]map[string]*class
-	owners     map[types.UID]*podCount
+	owners     map[types.UID]*owned
 	counts     counts
 	boundTerms boundTerms
 	storage    storage
@@ -81,7 +81,7 @@ type boundPod struct {
 	class    *class
 	terms    []*boundTerm
 	ownerUID types.UID // of the owner whose pods are spread, if any
-	owner    *podCount // nil for a pod that is being deleted
+	owner    *owned // nil for a pod that is being deleted
 }
 
 // is reports whether a pod has not changed in any respect that matters here.
@@ -103,7 +103,7 @@ func NewSnapshot() *Snapshot {
 		pods:       map[types.UID]*boundPod{},
 		namespaces: map[string]map[string]string{},
 		classes:    map[string]map[string]*class{},
-		owners:     map[types.UID]*podCount{},
+		owners:     map[types.UID]*owned{},
 		counts:     counts{byKey: map[string]*count{}, byNamespace: map[string][]*count{}},
 		boundTerms: boundTerms{byKey: map[string]*boundTerm{}, byNamespace: map[string][]*boundTerm{}},
 		storage:    newStorage(),
@@ -188,16 +188,17 @@ func (s *Snapshot) newBoundPod(pod *corev1.Pod, nodeName string) *boundPod {
 		claims: claimsOf(pod), disks: disksOf(pod),
 	}
 	terminating := pod.DeletionTimestamp != nil
-	p.class = s.classOf(pod.Namespace, pod.Labels, terminating)
+	p.class = s.joinClass(pod.Namespace, pod.Labels, terminating)
 	// A term that cannot be parsed was rejected when the pod was created.
 	if terms, err := newPodTerms(pod); err == nil {
 		p.terms = s.addTerms(terms)
 	}
 	if p.ownerUID = spreadingOwner(pod); p.ownerUID != "" && !terminating {
 		if p.owner = s.owners[p.ownerUID]; p.owner == nil {
-			p.owner = &podCount{}
+			p.owner = &owned{}
 			s.owners[p.ownerUID] = p.owner
 		}
+		p.owner.members++
 	}
 	return p
 }
@@ -234,10 +235,12 @@ func (s *Snapshot) RemovePod(pod *corev1.Pod) {
 func (s *Snapshot) forgetPod(p *boundPod) {
 	s.forget(p.node)
 	s.removeTerms(p.terms)
-	if p.owner != nil && p.owner.total == 0 {
-		delete(s.owners, p.ownerUID)
+	if p.owner != nil {
+		if p.owner.members--; p.owner.members == 0 {
+			delete(s.owners, p.ownerUID)
+		}
 	}
-	s.forgetClass(p.class)
+	s.leaveClass(p.class)
 }
 
 // Size returns the number of nodes, and of pods that have one or are assumed to.

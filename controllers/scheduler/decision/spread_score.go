@@ -54,7 +54,7 @@ func (s *Snapshot) listedConstraints(r *request, action corev1.UnsatisfiableCons
 func (s *Snapshot) siblings(pod *corev1.Pod) *podCount {
 	owner := spreadingOwner(pod)
 	if pods := s.owners[owner]; pods != nil {
-		return pods
+		return &pods.podCount
 	}
 	if owner != "" {
 		return &podCount{}
