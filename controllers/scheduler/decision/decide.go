@@ -16,6 +16,7 @@ import (
 func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 	nodes := s.nodes.list()
 	d := Decision{Nodes: len(nodes)}
+	s.scratch.resolvable = s.scratch.resolvable[:0]
 	switch {
 	case len(pod.Spec.SchedulingGates) > 0:
 		d.Gated = true
@@ -70,7 +71,6 @@ func (s *Snapshot) feasible(r *request, nodes []*node, p policy, d *Decision) []
 	}
 	start, checked, rejecting := s.start, 0, p.rejecting
 	reasons := s.scratch.reasons[:0]
-	s.scratch.resolvable = s.scratch.resolvable[:0]
 	defer func() { s.scratch.reasons = reasons }()
 	if p.only != nil {
 		start = 0

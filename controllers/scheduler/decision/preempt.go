@@ -43,10 +43,10 @@ func (s *Snapshot) Preempt(pod *corev1.Pod, d *Decision, choose func(n int) int)
 	if s.profileOf(pod).NoPreemption {
 		return Preemption{}
 	}
-	if why := s.mayNotPreempt(pod, d); why != "" {
+	if why := s.mayNotPreempt(pod); why != "" {
 		return Preemption{Message: why}
 	}
-	nodes := s.resolvable(d)
+	nodes := s.scratch.resolvable
 	var reasons reasons
 	reasons.add(notResolvable, d.Nodes-len(nodes))
 	if !s.hasLowerPriority(priorityOf(pod)) {
@@ -70,26 +70,18 @@ func (s *Snapshot) Preempt(pod *corev1.Pod, d *Decision, choose func(n int) int)
 
 // mayNotPreempt returns the reason why a pod may not preempt others, or "": its policy,
 // or that it has done so, and its victims terminate.
-func (s *Snapshot) mayNotPreempt(pod *corev1.Pod, d *Decision) string {
+func (s *Snapshot) mayNotPreempt(pod *corev1.Pod) string {
 	if ptr.Deref(pod.Spec.PreemptionPolicy, corev1.PreemptLowerPriority) == corev1.PreemptNever {
 		return neverPreempts
 	}
 	n := s.nodes.get(cmp.Or(s.Nominated(pod.UID), pod.Status.NominatedNodeName))
-	if n == nil || !slices.Contains(s.resolvable(d), n) {
+	if n == nil || !slices.Contains(s.scratch.resolvable, n) {
 		return ""
 	}
 	if s.AwaitsVictims(pod) {
 		return "not eligible due to a terminating pod on the nominated node."
 	}
 	return ""
-}
-
-// resolvable returns the nodes that may accept the pod when pods have left them.
-func (s *Snapshot) resolvable(d *Decision) []*node {
-	if d.PodReason != "" {
-		return nil
-	}
-	return s.scratch.resolvable
 }
 
 // candidate is a node that accepts the pod without its victims.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-var runs = flag.Int("runs", 60, "the number of random clusters")
+var runs = flag.Int("runs", 300, "the number of random clusters")
 
 // TestIncrementalSnapshotDecidesLikeANewOne changes random clusters, and compares the
 // decisions of the snapshot with those of a new snapshot and of the naive rules.
