@@ -171,7 +171,7 @@ func (c *chain) setServing(config *genericapiserver.RecommendedConfig) error {
 		}
 		return fmt.Errorf("TLS: %w; see --tls-cert-file, --tls-private-key-file and the other --tls flags", err)
 	}
-	config.SecureServing.Listener = c.layers.listener(config.SecureServing.Listener, c.clock)
+	config.SecureServing.Listener = c.layers.listener(config.SecureServing.Listener)
 	advertise := o.Network.AdvertiseAddress
 	if advertise == nil && o.SecureServing.BindAddress.IsLoopback() {
 		advertise = o.SecureServing.BindAddress

@@ -21,11 +21,18 @@ import (
 type layers struct{ gate featuregate.FeatureGate }
 
 // listener returns l, with batched writes if SvcBatchedWrites is on.
-func (a layers) listener(l net.Listener, clock clock.Clock) net.Listener {
+func (a layers) listener(l net.Listener) net.Listener {
 	if !a.gate.Enabled(gates.SvcBatchedWrites) {
 		return l
 	}
-	return netbatch.NewListener(l, clock)
+	return netbatch.NewListener(l)
+}
+
+// sendPending sends what is pending on connections that were accepted by listener.
+func sendPending(listener net.Listener) {
+	if l, ok := listener.(*netbatch.Listener); ok {
+		l.Drain()
+	}
 }
 
 // router returns the router of the kinds' routes, which caches its choices if

@@ -14,7 +14,7 @@ import (
 
 // used reports for each gate whether its layer is used.
 func (a layers) used() map[featuregate.Feature]bool {
-	_, batched := a.listener(nil, clock.RealClock{}).(*netbatch.Listener)
+	_, batched := a.listener(nil).(*netbatch.Listener)
 	_, cached := a.router(restful.CurlyRouter{}).(*routecache.Router)
 	return map[featuregate.Feature]bool{
 		gates.SvcBatchedWrites:     batched,

@@ -9,11 +9,11 @@
 package netbatch
 
 import (
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -23,8 +23,10 @@ const (
 	// minDirect is the size from which a write is not copied to the buffer, but
 	// sent at once, if the buffer is empty.
 	minDirect = 8 << 10
-	// drainTimeout bounds how long closing a connection waits for its reader.
-	drainTimeout = time.Second
+	// lingerTimeout bounds how long a closed connection sends what is pending, and
+	// stopTimeout how long Drain waits for it.
+	lingerTimeout = 5 * time.Minute
+	stopTimeout   = time.Second
 	// keepAlivePeriod is that of the library, which sets it only for its own type
 	// of connections.
 	keepAlivePeriod = 3 * time.Minute
@@ -33,13 +35,45 @@ const (
 // Listener accepts connections whose writes are batched.
 type Listener struct {
 	net.Listener
-	clock   clock.Clock
 	buffers sync.Pool
+
+	mu sync.Mutex
+	// lingering is the number of connections that are closed and still send what is pending;
+	// sent gets a value when one of them has ended.
+	lingering int
+	sent      chan struct{}
 }
 
 // NewListener returns a listener that batches the writes to the connections of l.
-func NewListener(l net.Listener, clock clock.Clock) *Listener {
-	return &Listener{Listener: l, clock: clock, buffers: sync.Pool{New: func() any { return new([]byte) }}}
+func NewListener(l net.Listener) *Listener {
+	return &Listener{Listener: l, buffers: sync.Pool{New: func() any { return new([]byte) }}, sent: make(chan struct{}, 1)}
+}
+
+// Drain waits until the closed connections have sent what was pending, for at most a second. A
+// process calls it before it ends.
+func (l *Listener) Drain() {
+	late := time.After(stopTimeout)
+	for l.linger(0) > 0 {
+		select {
+		case <-l.sent:
+		case <-late:
+			return
+		}
+	}
+}
+
+// linger changes the number of lingering connections, and returns it.
+func (l *Listener) linger(change int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lingering += change
+	if change < 0 {
+		select {
+		case l.sent <- struct{}{}:
+		default:
+		}
+	}
+	return l.lingering
 }
 
 // Accept implements net.Listener.
@@ -64,13 +98,20 @@ type conn struct {
 	listener *Listener
 
 	mu sync.Mutex
-	// room is signaled when bytes have left pending, and when err is set.
+	// room is signaled when bytes have left pending, and when refusal may have changed.
 	room    *sync.Cond
 	pending []byte
 	err     error
-	// idle is nil if no goroutine writes to the connection, otherwise it is closed
-	// when that goroutine ends.
-	idle chan struct{}
+	// sending is whether a goroutine writes to the connection, and direct whether that is a
+	// caller of Write, whose bytes are not pending.
+	sending, direct bool
+	// closed is whether Close was called, and lingering whether pending bytes are sent
+	// nevertheless.
+	closed, lingering bool
+	// deadline is that of callers of Write; pending bytes have none. Expiry wakes those that
+	// wait for room.
+	deadline time.Time
+	expiry   *time.Timer
 }
 
 func (l *Listener) newConn(c net.Conn) *conn {
@@ -83,33 +124,54 @@ func (l *Listener) newConn(c net.Conn) *conn {
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.err == nil && len(c.pending) > 0 && len(c.pending)+len(p) > maxPending {
+	for c.refusal() == nil && len(c.pending) > 0 && len(c.pending)+len(p) > maxPending {
 		c.room.Wait()
 	}
-	if c.err != nil {
-		return 0, c.err
+	if err := c.refusal(); err != nil {
+		return 0, err
 	}
-	if c.idle == nil && len(p) >= minDirect {
+	if !c.sending && len(p) >= minDirect {
 		return c.writeNow(p)
 	}
 	if c.pending == nil {
 		c.pending = (*c.listener.buffers.Get().(*[]byte))[:0]
 	}
 	c.pending = append(c.pending, p...)
-	if c.idle == nil {
-		c.idle = make(chan struct{})
+	if !c.sending {
+		c.sending = true
 		go c.flush()
 	}
 	return len(p), nil
 }
 
+// refusal returns why the connection accepts no writes, or nil. The lock is held.
+func (c *conn) refusal() error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.closed:
+		return net.ErrClosed
+	case !c.deadline.IsZero() && !time.Now().Before(c.deadline):
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
 // writeNow writes p while the buffer is empty. Writes during its system call are
 // sent after it. The lock is held when it is called and when it returns.
 func (c *conn) writeNow(p []byte) (int, error) {
-	c.idle = make(chan struct{})
+	c.sending, c.direct = true, true
+	limited := !c.deadline.IsZero()
+	if limited {
+		_ = c.Conn.SetWriteDeadline(c.deadline) // if it fails, so does the write
+	}
 	c.mu.Unlock()
 	n, err := c.Conn.Write(p)
 	c.mu.Lock()
+	c.direct = false
+	if limited || !c.deadline.IsZero() {
+		_ = c.Conn.SetWriteDeadline(time.Time{})
+	}
 	c.err = err
 	if err == nil && len(c.pending) > 0 {
 		go c.flush()
@@ -140,56 +202,96 @@ func (c *conn) flush() {
 	}
 }
 
-// finish marks the connection as idle. The lock is held.
+// finish marks the connection as idle, and ends it if it lingers. The lock is held.
 func (c *conn) finish() {
 	if c.err != nil {
 		c.pending = nil
 	}
-	close(c.idle)
-	c.idle = nil
+	c.sending = false
 	c.room.Broadcast()
-}
-
-// drain waits until the pending bytes are sent, at most for drainTimeout.
-func (c *conn) drain() {
-	c.mu.Lock()
-	idle := c.idle
-	c.mu.Unlock()
-	if idle == nil {
-		return
-	}
-	late := c.listener.clock.NewTimer(drainTimeout)
-	defer late.Stop()
-	select {
-	case <-idle:
-	case <-late.C():
+	if c.lingering {
+		_ = c.Conn.Close() // the caller of Close has gone on
+		c.listener.linger(-1)
 	}
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. Pending bytes are sent before the connection ends, as the kernel
+// sends those of a socket that a program has closed; Close does not wait for that. A caller of
+// Write that waits gets an error.
 func (c *conn) Close() error {
-	c.drain()
-	return c.Conn.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return net.ErrClosed
+	}
+	c.closed = true
+	c.room.Broadcast()
+	if c.expiry != nil {
+		c.expiry.Stop()
+	}
+	if !c.sending || c.direct {
+		return c.Conn.Close()
+	}
+	c.lingering = true
+	c.listener.linger(1)
+	now := time.Now()
+	return errors.Join(c.Conn.SetReadDeadline(now), c.Conn.SetWriteDeadline(now.Add(lingerTimeout)))
 }
 
-// SetWriteDeadline implements net.Conn. TLS sets a deadline in the past to prevent
-// further writes; pending bytes are sent before it.
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil && c.isClosed() {
+		err = net.ErrClosed
+	}
+	return n, err
+}
+
+func (c *conn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// SetWriteDeadline implements net.Conn. Pending bytes are sent after it, too: TLS sets a deadline
+// in the past before it closes a connection.
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.drainBefore(t)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return net.ErrClosed
+	}
+	c.deadline = t
+	if c.expiry != nil {
+		c.expiry.Stop()
+		c.expiry = nil
+	}
+	if !t.IsZero() {
+		c.expiry = time.AfterFunc(time.Until(t), func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.room.Broadcast()
+		})
+	}
+	if !c.direct {
+		return nil
+	}
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// SetDeadline implements net.Conn, as SetWriteDeadline.
-func (c *conn) SetDeadline(t time.Time) error {
-	c.drainBefore(t)
-	return c.Conn.SetDeadline(t)
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return net.ErrClosed
+	}
+	return c.Conn.SetReadDeadline(t)
 }
 
-// drainBefore drains the connection if the deadline has passed.
-func (c *conn) drainBefore(deadline time.Time) {
-	if !deadline.IsZero() && !c.listener.clock.Now().Before(deadline) {
-		c.drain()
-	}
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // release keeps a buffer for another connection, unless it has grown large.

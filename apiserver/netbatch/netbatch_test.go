@@ -9,12 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 // gated is a connection that accepts one write for each token, and all writes when
@@ -55,8 +54,6 @@ func (g *gated) Close() error {
 	return nil
 }
 
-func (g *gated) SetWriteDeadline(time.Time) error { return nil }
-
 func (g *gated) taken() (writes int, all string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,7 +70,7 @@ func write(t *testing.T, c net.Conn, p []byte) {
 func TestWritesDuringASystemCallAreSentTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := newGated()
-		c := NewListener(nil, clock.RealClock{}).newConn(end)
+		c := NewListener(nil).newConn(end)
 		write(t, c, []byte("a"))
 		synctest.Wait() // its system call lasts
 		for _, s := range []string{"b", "c", "d"} {
@@ -90,7 +87,7 @@ func TestWritesDuringASystemCallAreSentTogether(t *testing.T) {
 func TestAWriteWaitsIfTheBufferIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := newGated()
-		c := NewListener(nil, clock.RealClock{}).newConn(end)
+		c := NewListener(nil).newConn(end)
 		write(t, c, []byte("a"))
 		synctest.Wait()
 		piece := make([]byte, 1<<10)
@@ -121,7 +118,7 @@ func TestAWriteWaitsIfTheBufferIsFull(t *testing.T) {
 func TestALargeWriteIsNotBuffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := newGated()
-		c := NewListener(nil, clock.RealClock{}).newConn(end)
+		c := NewListener(nil).newConn(end)
 		written := make(chan struct{})
 		go func() {
 			write(t, c, make([]byte, minDirect))
@@ -149,7 +146,7 @@ func TestAnErrorIsReturnedByTheNextWriteAndClosesTheConnection(t *testing.T) {
 		end := newGated()
 		end.err = errors.New("broken")
 		close(end.tokens)
-		c := NewListener(nil, clock.RealClock{}).newConn(end)
+		c := NewListener(nil).newConn(end)
 		write(t, c, []byte("a"))
 		<-end.closed
 		for range 2 {
@@ -163,47 +160,145 @@ func TestAnErrorIsReturnedByTheNextWriteAndClosesTheConnection(t *testing.T) {
 	})
 }
 
-func TestClosingWaitsUntilPendingBytesAreSent(t *testing.T) {
+// piped returns a connection, and its reader, which takes a write when it reads.
+func piped() (*Listener, *conn, net.Conn) {
+	ours, reader := net.Pipe()
+	l := NewListener(nil)
+	return l, l.newConn(ours), reader
+}
+
+func TestAClosedConnectionSendsWhatIsPending(t *testing.T) {
 	for name, stop := range map[string]func(net.Conn) error{
-		"close":                               net.Conn.Close,
-		"a deadline in the past, as TLS sets": func(c net.Conn) error { return c.SetWriteDeadline(time.Now()) },
+		"close": net.Conn.Close,
+		"a deadline in the past, and close, as TLS does": func(c net.Conn) error {
+			return errors.Join(c.SetWriteDeadline(time.Now().Add(5*time.Second)), c.SetWriteDeadline(time.Now()), c.Close())
+		},
+		"a deadline that passes": func(c net.Conn) error {
+			defer func() { _ = c.Close() }()
+			err := c.SetDeadline(time.Now().Add(time.Second))
+			time.Sleep(2 * time.Second)
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				end := newGated()
-				c := NewListener(nil, clock.RealClock{}).newConn(end)
+				l, c, reader := piped()
+				write(t, c, []byte("sent, "))
+				synctest.Wait()
 				write(t, c, []byte("pending"))
-				go func() {
-					time.Sleep(drainTimeout / 2)
-					close(end.tokens)
-				}()
 				if err := stop(c); err != nil {
 					t.Error(err)
 				}
-				if _, all := end.taken(); all != "pending" {
-					t.Errorf("got %q", all)
+				if _, err := c.Write([]byte("more")); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("a closed connection is written to: %v", err)
+				}
+				time.Sleep(lingerTimeout / 2)
+				if got, err := io.ReadAll(reader); string(got) != "sent, pending" || err != nil {
+					t.Errorf("got %q, %v", got, err)
+				}
+				l.Drain()
+				if n := l.linger(0); n != 0 {
+					t.Errorf("%d connections linger", n)
 				}
 			})
 		})
 	}
 }
 
-func TestClosingDoesNotWaitLongForAReader(t *testing.T) {
+func TestAClosedConnectionIsNotReadAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		end := newGated()
-		c := NewListener(nil, clock.RealClock{}).newConn(end)
-		write(t, c, []byte("a"))
-		began := time.Now()
+		_, c, reader := piped()
+		write(t, c, []byte("pending"))
+		reads := make(chan error)
+		go func() { _, err := c.Read(make([]byte, 1)); reads <- err }()
+		synctest.Wait()
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took != drainTimeout {
-			t.Errorf("it waited %s", took)
+		if err := <-reads; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("got %v", err)
 		}
-		synctest.Wait()
-		if _, err := c.Write([]byte("b")); err == nil {
-			t.Error("a closed connection is written to")
+		for _, err := range []error{c.Close(), c.SetDeadline(time.Time{})} {
+			if !errors.Is(err, net.ErrClosed) {
+				t.Errorf("got %v", err)
+			}
 		}
+		_ = reader.Close()
+	})
+}
+
+func TestAReaderThatNeverReadsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, c, reader := piped()
+		write(t, c, []byte("pending"))
+		began := time.Now()
+		if err := c.Close(); err != nil || time.Since(began) != 0 {
+			t.Errorf("closing took %s, %v", time.Since(began), err)
+		}
+		if l.Drain(); time.Since(began) != stopTimeout {
+			t.Errorf("the end of the process waits for %s", time.Since(began))
+		}
+		time.Sleep(lingerTimeout)
+		if got, err := io.ReadAll(reader); len(got) != 0 || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if n := l.linger(0); n != 0 {
+			t.Errorf("%d connections linger", n)
+		}
+	})
+}
+
+func TestAWriteThatWaitsEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		size int // of the write
+		stop func(net.Conn) error
+		want error
+	}{
+		"in the buffer, when the connection is closed": {maxPending, net.Conn.Close, net.ErrClosed},
+		"in the buffer, when its deadline passes":      {maxPending, func(c net.Conn) error { return c.SetWriteDeadline(time.Now().Add(time.Second)) }, os.ErrDeadlineExceeded},
+		"sent directly, when the connection is closed": {0, net.Conn.Close, io.ErrClosedPipe},
+		"sent directly, when its deadline passes":      {0, func(c net.Conn) error { return c.SetWriteDeadline(time.Now().Add(time.Second)) }, os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, c, reader := piped()
+				if test.size > 0 { // of what is there before
+					write(t, c, []byte("a"))
+					synctest.Wait()
+					write(t, c, make([]byte, test.size))
+				}
+				ended := make(chan error)
+				go func() { _, err := c.Write(make([]byte, minDirect)); ended <- err }()
+				synctest.Wait()
+				if err := test.stop(c); err != nil {
+					t.Error(err)
+				}
+				if err := <-ended; !errors.Is(err, test.want) {
+					t.Errorf("got %v", err)
+				}
+				_, _ = c.Close(), reader.Close()
+			})
+		})
+	}
+}
+
+func TestADeadlineThatIsTakenBackHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, reader := piped()
+		go func() { _, _ = io.Copy(io.Discard, reader) }()
+		for _, size := range []int{1, minDirect} {
+			for _, deadline := range []time.Time{time.Now().Add(-time.Second), time.Now().Add(time.Second), {}} {
+				if err := c.SetWriteDeadline(deadline); err != nil {
+					t.Error(err)
+				}
+				if deadline.After(time.Now()) {
+					write(t, c, make([]byte, size))
+				}
+			}
+			time.Sleep(time.Minute)
+			write(t, c, make([]byte, size))
+		}
+		_, _ = c.Close(), reader.Close()
 	})
 }
 
@@ -212,7 +307,7 @@ func TestEveryByteArrivesInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := NewListener(listener, clock.RealClock{})
+	ours := NewListener(listener)
 	defer func() { _ = ours.Close() }()
 	data := make([]byte, 8<<20)
 	rand.New(rand.NewSource(1)).Read(data)
@@ -253,7 +348,7 @@ func TestAServerRespondsThroughTheListener(t *testing.T) {
 				t.Error(err)
 			}
 		}))
-		server.Listener = NewListener(server.Listener, clock.RealClock{})
+		server.Listener = NewListener(server.Listener)
 		server.EnableHTTP2 = http2
 		server.StartTLS()
 		var clients sync.WaitGroup
@@ -282,7 +377,7 @@ func TestTLSClosesWithItsAlert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := tls.NewListener(NewListener(listener, clock.RealClock{}), &tls.Config{Certificates: server.TLS.Certificates})
+	ours := tls.NewListener(NewListener(listener), &tls.Config{Certificates: server.TLS.Certificates})
 	defer func() { _ = ours.Close() }()
 	go func() {
 		c, err := ours.Accept()
