@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -54,9 +55,14 @@ func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server 
 	}
 	var added []*bootstrapStep
 	for _, step := range steps {
-		s := &bootstrapStep{Step: step, clock: c.clock, succeeded: make(chan context.Context, 1)}
+		s := newBootstrapStep(step, c.clock)
 		if err := server.AddPostStartHook(step.Name, s.hook); err != nil {
 			return nil, err
+		}
+		if step.Stop != nil {
+			if err := server.AddPreShutdownHook("stop-"+step.Name, s.stop); err != nil {
+				return nil, err
+			}
 		}
 		added = append(added, s)
 	}
@@ -84,6 +90,17 @@ type bootstrapStep struct {
 	// succeeded gets the hook's context, which is done when the server has stopped
 	// answering requests.
 	succeeded chan context.Context
+	// stopping is done, by end, when the server begins to stop.
+	stopping context.Context
+	end      context.CancelFunc
+	// keeping is locked while the step is repeated, and stopped after that.
+	keeping sync.Mutex
+}
+
+func newBootstrapStep(step bootstrap.Step, clock clock.Clock) *bootstrapStep {
+	s := &bootstrapStep{Step: step, clock: clock, succeeded: make(chan context.Context, 1)}
+	s.stopping, s.end = context.WithCancel(context.Background())
+	return s
 }
 
 // hook returns when the step has succeeded, or when the server stops.
@@ -95,16 +112,31 @@ func (s *bootstrapStep) hook(hook genericapiserver.PostStartHookContext) error {
 }
 
 // keep repeats the step, if it has an interval, from its first success until the
-// server has stopped.
+// server stops.
 func (s *bootstrapStep) keep(stopped <-chan struct{}) {
 	if s.Interval == 0 {
 		return
 	}
 	select {
 	case hook := <-s.succeeded:
-		s.Keep(hook, s.clock)
+		s.keeping.Lock()
+		defer s.keeping.Unlock()
+		ctx, cancel := context.WithCancel(hook)
+		defer cancel()
+		defer context.AfterFunc(s.stopping, cancel)()
+		s.Keep(ctx, s.clock)
 	case <-stopped:
 	}
+}
+
+// stop is a pre-shutdown hook: it ends the repetition, and returns when the step is stopped. The
+// server answers requests until then, and for the delay of its shutdown, so that clients go to
+// other servers before its port is closed.
+func (s *bootstrapStep) stop() error {
+	s.end()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	return nil
 }
 
 // repairReservations makes the reservations agree with the objects that hold

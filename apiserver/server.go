@@ -146,7 +146,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 			}
 		})
 	}
-	background.Go(func() { footprint.Settle(ctx); footprint.Pace(ctx) })
+	background.Go(func() { footprint.Run(ctx) })
 	background.Go(func() { s.discovery.wait(ctx) })
 	background.Go(func() { s.drain.Run(ctx, stopped, s.delay, s.clock) })
 	for _, step := range s.bootstrap {
@@ -169,6 +169,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	background.Go(func() { reportBadFiles(ctx, s.reloaded, s.clock) })
 	s.syncInformers(ctx, serving)
 	err := s.serve(ctx)
+	sendPending(s.listener)
 	cancel()
 	stop()
 	close(stopped)

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"svc.dev/svc/test/launch"
 )
@@ -33,6 +35,22 @@ func TestAStoppingServerReportsItAndASecondSignalKillsIt(t *testing.T) {
 	code, err := server.Wait(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(code).NotTo(BeZero(), server.Output())
+}
+
+// TestAStoppingServerLeavesTheEndpointsWhileItServes gives the server a long delay, during which
+// clients have to go to other servers.
+func TestAStoppingServerLeavesTheEndpointsWhileItServes(t *testing.T) {
+	g := NewWithT(t)
+	server := newReplica(t, newEtcd(t).URL(), "--shutdown-delay-duration=1h", "--advertise-address=192.0.2.1")
+	api := clientOf(t, server.config)
+	addresses := func() ([]discoveryv1.Endpoint, error) {
+		slice, err := api.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		return slice.Endpoints, client.IgnoreNotFound(err)
+	}
+	g.Expect(addresses()).To(HaveLen(1))
+	g.Expect(server.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Eventually(addresses).Should(BeEmpty(), server.Output)
+	g.Expect(status(server.config, "/livez")).To(Equal(http.StatusOK))
 }
 
 // TestAStopRightAfterTheStartLogsNoErrors stops a server whose controllers are still
