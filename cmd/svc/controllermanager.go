@@ -110,7 +110,7 @@ func runManager(ctx context.Context, opts *controllers.Options, port *healthserv
 		}
 		return fmt.Errorf("--svcconfig: %s: %w", file, err)
 	}
-	background.Go(func() { footprint.Settle(ctx); footprint.Pace(ctx) })
+	background.Go(func() { footprint.Run(ctx) })
 	serve, stop := context.WithCancel(context.WithoutCancel(ctx))
 	stopped, err := server.Serve(serve, file, manager.HealthChecks())
 	if err != nil {

@@ -1,16 +1,26 @@
 // Package footprint owns the memory tuning of svc's processes: it returns what
-// only a start needed, paces the garbage collector and sizes stacks.
+// only a start or a burst of work needed, paces the garbage collector and sizes stacks.
 package footprint
 
 import (
 	"context"
 	"runtime/debug"
+	"sync"
 	"time"
 )
 
 // settleTime is the time from a start until what only the start needed is
 // garbage.
 const settleTime = 10 * time.Second
+
+// Run tunes a process with caches until ctx is done: it calls Settle, then Pace and Rest.
+func Run(ctx context.Context) {
+	Settle(ctx)
+	var both sync.WaitGroup
+	both.Go(func() { Pace(ctx) })
+	both.Go(func() { Rest(ctx) })
+	both.Wait()
+}
 
 // Settle calls Shrink once, settleTime after it was called, unless ctx ends
 // before. The garbage collector would keep the memory in reserve, which an idle

@@ -2,49 +2,62 @@ package footprint
 
 import (
 	"context"
+	"runtime/metrics"
 	"time"
 
 	"k8s.io/klog/v2"
 )
 
 const (
-	// burst is the number of collections that make a burst of work. A single one may be
-	// that of an idle process, which Go collects every two minutes.
-	burst = 2
-	// restTime is the time without a collection that ends a burst.
-	restTime = 10 * time.Second
+	// restInterval is the time between two looks at the heap.
+	restInterval = 3 * time.Second
+	// burstBytes and burstPart are what is allocated in such a time, in bytes and as a part of
+	// the heap that lives, whichever is more, in a burst of work.
+	burstBytes, burstPart = 8 << 20, 16
+	// leastRest is the least time between two calls of Shrink, and restShare bounds the part
+	// of the time that they take: of a large heap they take longer, and come less often.
+	leastRest, restShare = 30 * time.Second, 100
 )
 
-// Rest calls Shrink after each burst of work, until ctx is done. The garbage collector
-// would return what the burst needed only slowly, and the pages of the executable that it
-// touched not at all. It is for processes with a small heap: Shrink collects once more.
+// Rest calls Shrink after each burst of work, until ctx is done. The garbage collector would
+// leave what the burst allocated last, up to as much as lives, for two minutes, and return it
+// only slowly; the pages of the executable that the burst touched it would not return at all.
 func Rest(ctx context.Context) {
-	collected := make(chan struct{}, 1)
-	watchCollections(ctx, collected)
-	rest(ctx, collected, func() { shrink(ctx) })
+	rest(ctx, readHeap, func() { shrink(ctx) })
 }
 
-// rest calls shrink after each burst of the collections that it receives. shrink makes one
-// itself, which does not count.
-func rest(ctx context.Context, collected <-chan struct{}, shrink func()) {
-	count, calm := 0, time.NewTimer(restTime)
-	defer calm.Stop()
+// rest calls shrink once the heap, whose state read returns, is calm after a burst.
+func rest(ctx context.Context, read func() heap, shrink func()) {
+	ticker := time.NewTicker(restInterval)
+	defer ticker.Stop()
+	last, burst, due := read(), false, time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-collected:
-			count++
-			calm.Reset(restTime)
-		case <-calm.C:
-			if count >= burst {
-				shrink()
-				count = -1
-			} else {
-				count = 0
-			}
+		case <-ticker.C:
 		}
+		now := read()
+		busy := now.allocated-last.allocated >= max(burstBytes, now.live/burstPart)
+		last, burst = now, burst || busy
+		began := time.Now()
+		if busy || !burst || began.Before(due) {
+			continue
+		}
+		shrink()
+		ended := time.Now()
+		last, burst, due = read(), false, ended.Add(max(leastRest, restShare*ended.Sub(began)))
 	}
+}
+
+// heap is how many bytes a process has allocated in all, and how many survived the last
+// garbage collection.
+type heap struct{ allocated, live uint64 }
+
+func readHeap() heap {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	return heap{allocated: samples[0].Value.Uint64(), live: samples[1].Value.Uint64()}
 }
 
 // shrink calls Shrink. What is left in memory if it fails does no harm.

@@ -9,36 +9,57 @@ import (
 )
 
 func TestMemoryIsReturnedOnceAfterEachBurstOfWork(t *testing.T) {
+	const mb = 1 << 20
+	// work is how much is allocated in each second of a time.
+	type work struct {
+		from, to time.Duration
+		rate     uint64
+	}
 	for name, test := range map[string]struct {
-		collections []time.Duration // times since the begin
-		want        []time.Duration // of the calls of shrink
+		live uint64
+		work []work
+		took time.Duration   // of each call of shrink
+		want []time.Duration // of the calls of shrink
 	}{
-		"no work":                              {nil, nil},
-		"the collections of an idle process":   {[]time.Duration{2 * time.Minute, 4 * time.Minute, 6 * time.Minute}, nil},
-		"a burst":                              {[]time.Duration{time.Minute, time.Minute + time.Second}, []time.Duration{time.Minute + 11*time.Second}},
-		"work that goes on":                    {[]time.Duration{1 * time.Second, 9 * time.Second, 17 * time.Second, 25 * time.Second}, []time.Duration{35 * time.Second}},
-		"the collection that shrink makes":     {[]time.Duration{1 * time.Second, 2 * time.Second, 12 * time.Second, 13 * time.Second}, []time.Duration{12 * time.Second}},
-		"a burst just after a burst":           {[]time.Duration{1 * time.Second, 2 * time.Second, 12 * time.Second, 13 * time.Second, 14 * time.Second}, []time.Duration{12 * time.Second, 24 * time.Second}},
-		"collections that are far from others": {[]time.Duration{0, 11 * time.Second, 22 * time.Second}, nil},
+		"no work":                   {10 * mb, nil, 0, nil},
+		"little work all the time":  {10 * mb, []work{{0, time.Hour, mb}}, 0, nil},
+		"much work all the time":    {10 * mb, []work{{0, time.Hour, 20 * mb}}, 0, []time.Duration{time.Hour + 3*time.Second}},
+		"a burst":                   {10 * mb, []work{{time.Minute, time.Minute + time.Second, 20 * mb}}, 0, []time.Duration{time.Minute + 6*time.Second}},
+		"a burst for a large heap":  {1600 * mb, []work{{time.Minute, time.Minute + time.Second, 99 * mb}}, 0, nil},
+		"a burst of a large heap":   {1600 * mb, []work{{time.Minute, time.Minute + time.Second, 100 * mb}}, 0, []time.Duration{time.Minute + 6*time.Second}},
+		"a burst just after a rest": {10 * mb, []work{{0, time.Second, 20 * mb}, {10 * time.Second, 11 * time.Second, 20 * mb}}, 0, []time.Duration{6 * time.Second, 36 * time.Second}},
+		"a rest that takes long":    {10 * mb, []work{{0, time.Second, 20 * mb}, {10 * time.Second, 11 * time.Second, 20 * mb}}, time.Second, []time.Duration{6 * time.Second, 108 * time.Second}},
+		"what a rest allocates":     {10 * mb, []work{{0, time.Second, 20 * mb}, {6 * time.Second, 7 * time.Second, 20 * mb}}, 2 * time.Second, []time.Duration{6 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				began, collected := time.Now(), make(chan struct{})
-				var got []time.Duration
-				go rest(ctx, collected, func() { got = append(got, time.Since(began)) })
-				for _, at := range test.collections {
-					time.Sleep(at - time.Since(began))
-					synctest.Wait() // a shrink of the same moment comes first
-					collected <- struct{}{}
+				began := time.Now()
+				read := func() heap {
+					h := heap{live: test.live}
+					for _, w := range test.work {
+						h.allocated += uint64(max(min(time.Since(began), w.to)-w.from, 0)/time.Second) * w.rate
+					}
+					return h
 				}
-				time.Sleep(time.Hour)
+				var got []time.Duration
+				go rest(ctx, read, func() { got = append(got, time.Since(began)); time.Sleep(test.took) })
+				time.Sleep(2 * time.Hour)
 				synctest.Wait()
 				if !slices.Equal(got, test.want) {
 					t.Errorf("shrunk after %v, want %v", got, test.want)
 				}
 			})
 		})
+	}
+}
+
+func TestTheHeapIsRead(t *testing.T) {
+	before := readHeap()
+	kept := make([]byte, 1<<20)
+	after := readHeap()
+	if after.allocated < before.allocated+uint64(len(kept)) || after.live == 0 {
+		t.Errorf("%+v after %+v", after, before)
 	}
 }
