@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"svc.dev/svc/test/simulate"
 )
 
 // Namespaces of the measures of controllers.
@@ -98,31 +96,14 @@ const rolledNodes = 50
 
 // measureRollout creates deployments of ten pods and waits until all are
 // available, changes their template and waits until all are updated.
-func measureRollout(ctx context.Context, t *trial) error {
-	clients, err := t.clients(ctx, 16)
-	if err != nil {
-		return err
-	}
-	defer closeAll(clients)
-	config, err := t.config()
-	if err != nil {
-		return err
-	}
+func measureRollout(ctx context.Context, t *trial) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, workTimeout)
 	defer cancel()
-	machines, err := simulate.Start(config)
+	s, err := t.stage(ctx, rolloutNamespace, rolledNodes, nil)
 	if err != nil {
 		return err
 	}
-	defer machines.Stop()
-	for i := range rolledNodes {
-		if err := machines.Add(ctx, fmt.Sprintf("rolled-%d", i), nil); err != nil {
-			return err
-		}
-	}
-	if err := t.namespace(ctx, clients[0], rolloutNamespace); err != nil {
-		return err
-	}
+	defer finish(&err, s.end)
 	const path = "/apis/apps/v1/namespaces/" + rolloutNamespace + "/deployments"
 	for _, f := range []struct {
 		name    string
@@ -137,19 +118,19 @@ func measureRollout(ctx context.Context, t *trial) error {
 		}},
 	} {
 		work, err := t.work(func() error {
-			if _, err := t.load(ctx, clients, t.sizes.Deployments, func(ctx context.Context, c *client, i int) error {
+			if _, err := t.load(ctx, s.clients, t.sizes.Deployments, func(ctx context.Context, c *client, i int) error {
 				return c.do(ctx, f.request(i))
 			}); err != nil {
 				return err
 			}
-			return until(ctx, func() (bool, error) { return complete(ctx, clients[0], path) })
+			return until(ctx, func() (bool, error) { return complete(ctx, s.clients[0], path) })
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 		t.recordWork(f.name, t.sizes.Deployments, work)
 	}
-	return t.removeNamespace(ctx, clients[0], rolloutNamespace)
+	return nil
 }
 
 func deployment(i int) []byte {

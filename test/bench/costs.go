@@ -92,7 +92,10 @@ func measureCosts(ctx context.Context, t *trial) error {
 	for _, work := range []func(context.Context, *trial) error{
 		measureRollout, measureStateful, measureDaemons, measureCronJobs, measureAutoscalers, measureClaims, measurePreemption, measureNamespace, measureCollection,
 	} {
-		errs = append(errs, work(ctx, &quiet))
+		if err := work(ctx, &quiet); err != nil {
+			errs = append(errs, err)
+			break // what it left would change what the others do
+		}
 	}
 	stop()
 	for range p.urls {
