@@ -9,9 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -269,20 +271,24 @@ func (r *claimReconciler) patch(ctx context.Context, claim *corev1.PersistentVol
 }
 
 // setPhase writes the status of a claim: of a bound one with what its volume has. The
-// capacity of a claim that was bound before may differ from the volume's while it is
-// expanded.
+// capacity and the VolumeAttributesClass of a claim that was bound before may differ from the
+// volume's while it is expanded or modified. A server without the feature gate
+// VolumeAttributesClass drops the class from volumes and claims.
 func (r *claimReconciler) setPhase(ctx context.Context, claim *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase, pv *corev1.PersistentVolume) error {
 	before := claim.DeepCopy()
 	status := &claim.Status
 	if pv == nil {
-		status.AccessModes, status.Capacity = nil, nil
+		status.AccessModes, status.Capacity, status.CurrentVolumeAttributesClassName = nil, nil, nil
 	} else {
 		status.AccessModes = pv.Spec.AccessModes
-		if size, ok := pv.Spec.Capacity[corev1.ResourceStorage]; ok && status.Phase != phase {
+		if _, ok := pv.Spec.Capacity[corev1.ResourceStorage]; ok && status.Phase != phase {
 			if status.Capacity == nil {
 				status.Capacity = corev1.ResourceList{}
 			}
-			status.Capacity[corev1.ResourceStorage] = size
+			status.Capacity[corev1.ResourceStorage] = usableSize(ctx, pv)
+		}
+		if status.Phase == corev1.ClaimPending && phase == corev1.ClaimBound {
+			status.CurrentVolumeAttributesClassName = pv.Spec.VolumeAttributesClassName
 		}
 	}
 	status.Phase = phase
@@ -293,4 +299,23 @@ func (r *claimReconciler) setPhase(ctx context.Context, claim *corev1.Persistent
 		return fmt.Errorf("status of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return nil
+}
+
+// preResizeCapacity is the annotation with the capacity that a volume had before it was
+// expanded, which its file system still has.
+const preResizeCapacity = "volume.alpha.kubernetes.io/pre-resize-capacity"
+
+// usableSize returns the capacity of a volume for its claim: that of the file system, which
+// the node expands if it is less than the volume's.
+func usableSize(ctx context.Context, pv *corev1.PersistentVolume) resource.Quantity {
+	text, resized := pv.Annotations[preResizeCapacity]
+	if !resized {
+		return pv.Spec.Capacity[corev1.ResourceStorage]
+	}
+	size, err := resource.ParseQuantity(text)
+	if err != nil {
+		klog.FromContext(ctx).Info("Failed to parse annotation of volume, its capacity is used", "volume", klog.KObj(pv), "annotation", preResizeCapacity, "reason", err.Error())
+		return pv.Spec.Capacity[corev1.ResourceStorage]
+	}
+	return size
 }

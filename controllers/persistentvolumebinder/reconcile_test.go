@@ -225,3 +225,77 @@ func TestAVolumeThatIsCreatedAgainSyncsTheClaimThatHasLostIt(t *testing.T) {
 		t.Errorf("claims %v are synced, want %v", got, want)
 	}
 }
+
+func TestAClaimGetsTheStatusOfItsVolumeWhenItBecomesBound(t *testing.T) {
+	storage := func(size string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+	}
+	preResize := func(size string) map[string]string {
+		return map[string]string{"volume.alpha.kubernetes.io/pre-resize-capacity": size}
+	}
+	gold, silver := "gold", "silver"
+	bound := corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storage("1Gi"), CurrentVolumeAttributesClassName: &silver}
+	for _, test := range []struct {
+		rule        string
+		annotations map[string]string
+		attributes  *string
+		before      corev1.PersistentVolumeClaimStatus
+		lost        bool // the volume does not exist
+		want        corev1.PersistentVolumeClaimStatus
+	}{
+		{
+			rule: "a pending claim gets the capacity and the VolumeAttributesClass", attributes: &gold,
+			before: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
+			want:   corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storage("2Gi"), CurrentVolumeAttributesClassName: &gold},
+		},
+		{
+			rule: "a claim that is bound already keeps both", attributes: &gold, annotations: preResize("500Mi"),
+			before: bound, want: bound,
+		},
+		{
+			rule: "one that was lost gets the capacity only", attributes: &gold,
+			before: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost},
+			want:   corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storage("2Gi")},
+		},
+		{
+			rule: "the file system of a volume has the size from before the volume grew", annotations: preResize("1Gi"),
+			before: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
+			want:   corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storage("1Gi")},
+		},
+		{
+			rule: "unless that size is invalid", annotations: preResize("large"),
+			before: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
+			want:   corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storage("2Gi")},
+		},
+		{
+			rule:   "a claim that loses its volume loses both",
+			before: bound, lost: true,
+			want: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost},
+		},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			claim := &corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1", Annotations: map[string]string{volume.AnnBindCompleted: "yes"}},
+				Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}, Status: test.before,
+			}
+			objects := []client.Object{claim}
+			if !test.lost {
+				objects = append(objects, &corev1.PersistentVolume{
+					ObjectMeta: metav1.ObjectMeta{Name: "pv", Annotations: test.annotations},
+					Spec:       corev1.PersistentVolumeSpec{Capacity: storage("2Gi"), VolumeAttributesClassName: test.attributes},
+				})
+			}
+			c := newClient(t, 0, objects...)
+			r := &claimReconciler{binder: binder{client: c, live: c, recorder: record.NewFakeRecorder(10)}, stock: &binding.Stock{}, now: time.Now}
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+				t.Fatal(err)
+			}
+			if !equal(claim.Status, test.want) {
+				t.Errorf("the status is %+v, want %+v", claim.Status, test.want)
+			}
+		})
+	}
+}

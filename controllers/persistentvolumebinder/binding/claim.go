@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 )
 
 // ClaimState is what a plan for a claim is made from.
@@ -107,6 +108,8 @@ func mismatch(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) 
 		return "requested PV is too small"
 	case volume.GetPersistentVolumeClass(pv) != volume.GetPersistentVolumeClaimClass(claim):
 		return "storageClassName does not match"
+	case ptr.Deref(pv.Spec.VolumeAttributesClassName, "") != ptr.Deref(claim.Spec.VolumeAttributesClassName, ""):
+		return "volumeAttributesClassName does not match"
 	case volume.CheckVolumeModeMismatches(&claim.Spec, &pv.Spec):
 		return "incompatible volumeMode"
 	case !volume.CheckAccessModes(claim, pv):

@@ -19,8 +19,8 @@ import (
 // TestScripts runs the scripts of testdata. The commands:
 //
 //	class NAME [provisioner=P] [wait] [default] [age=HOURS]
-//	volume NAME [class=C] [size=S] [modes=RWO,RWX] [claim=NAME[:UID]] [phase=P] [policy=P] [provisioned] [ours] [block] [deleting] [taken]
-//	claim NAME [class=C] [size=S] [modes=M] [volume=V] [bound] [selected=NODE] [phase=P] [block] [deleting]
+//	volume NAME [class=C] [size=S] [modes=RWO,RWX] [claim=NAME[:UID]] [phase=P] [policy=P] [attributes=CLASS] [provisioned] [ours] [block] [deleting] [taken]
+//	claim NAME [class=C] [size=S] [modes=M] [volume=V] [attributes=CLASS] [bound] [selected=NODE] [phase=P] [block] [deleting]
 //	pod NAME                       a pod without a node that uses the claim
 //	plan claim|volume NAME         prints the plan
 //
@@ -176,6 +176,14 @@ func (o options) mode() *corev1.PersistentVolumeMode {
 	return nil
 }
 
+// attributes returns the name of a VolumeAttributesClass, nil if none is given.
+func (o options) attributes() *string {
+	if name, ok := o["attributes"]; ok {
+		return &name
+	}
+	return nil
+}
+
 func (o options) class(t *testing.T, name string) *storagev1.StorageClass {
 	class := &storagev1.StorageClass{ObjectMeta: o.meta(name), Provisioner: o.or("provisioner", "example.com/disks"), VolumeBindingMode: new(storagev1.VolumeBindingImmediate)}
 	if o.has("wait") {
@@ -195,7 +203,7 @@ func (o options) class(t *testing.T, name string) *storagev1.StorageClass {
 func (o options) volume(t *testing.T, name string) *corev1.PersistentVolume {
 	t.Helper()
 	pv := &corev1.PersistentVolume{ObjectMeta: o.meta(name), Spec: corev1.PersistentVolumeSpec{
-		StorageClassName: o["class"], Capacity: o.size(), AccessModes: o.modes(), VolumeMode: o.mode(),
+		StorageClassName: o["class"], Capacity: o.size(), AccessModes: o.modes(), VolumeMode: o.mode(), VolumeAttributesClassName: o.attributes(),
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimPolicy(o.or("policy", "Retain")),
 	}, Status: corev1.PersistentVolumeStatus{Phase: corev1.PersistentVolumePhase(o.or("phase", "Available"))}}
 	if claim, ok := o["claim"]; ok {
@@ -213,7 +221,7 @@ func (o options) volume(t *testing.T, name string) *corev1.PersistentVolume {
 
 func (o options) claim(name string) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: o.meta(name), Spec: corev1.PersistentVolumeClaimSpec{
-		AccessModes: o.modes(), Resources: corev1.VolumeResourceRequirements{Requests: o.size()}, VolumeName: o["volume"], VolumeMode: o.mode(),
+		AccessModes: o.modes(), Resources: corev1.VolumeResourceRequirements{Requests: o.size()}, VolumeName: o["volume"], VolumeMode: o.mode(), VolumeAttributesClassName: o.attributes(),
 	}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.PersistentVolumeClaimPhase(o.or("phase", "Pending"))}}
 	claim.UID = types.UID(name)
 	if class, ok := o["class"]; ok {
