@@ -1,6 +1,7 @@
 // Package serviceaccounttoken fills the secrets of type
-// kubernetes.io/service-account-token with a token of their service account, and
-// deletes those whose account does not exist.
+// kubernetes.io/service-account-token with a token of their service account,
+// deletes those whose account does not exist, and removes the references of accounts
+// to those that are deleted.
 package serviceaccounttoken
 
 import (
@@ -29,7 +30,10 @@ func New() controller.Controller {
 		Selectors: []controller.Selector{
 			{Object: &corev1.Secret{}, Fields: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken))},
 		},
-		Permissions: []rbacv1.PolicyRule{controller.Can("", []string{"secrets"}, []string{"patch", "delete"})},
+		Permissions: []rbacv1.PolicyRule{
+			controller.Can("", []string{"secrets"}, []string{"patch", "delete"}),
+			controller.Can("", []string{"serviceaccounts"}, []string{"patch"}),
+		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.StringVar(&o.keyFile, KeyFlag, o.keyFile,
 				"A PEM file of the private RSA or ECDSA key that signs the tokens of secrets. The API server verifies them by its --service-account-key-file. Empty: secrets get no tokens.")
@@ -84,7 +88,7 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		return err
 	}
 	err = env.Indexes.Need(ctx, controller.Index{Name: accountIndex, Object: &corev1.Secret{}, Values: func(obj client.Object) []string {
-		if obj.(*corev1.Secret).Type != corev1.SecretTypeServiceAccountToken {
+		if !isToken(obj.(*corev1.Secret)) {
 			return nil
 		}
 		return []string{obj.GetAnnotations()[corev1.ServiceAccountNameKey]}
@@ -93,9 +97,12 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		return err
 	}
 	r := &reconciler{client: env.Client, live: env.Live, rootCA: env.RootCA, sign: signer.sign}
-	return controller.Run(env, controller.Options{Name: name, Workers: o.concurrent}, r,
-		controller.For(&corev1.Secret{}, predicate.NewPredicateFuncs(func(obj client.Object) bool {
-			return obj.(*corev1.Secret).Type == corev1.SecretTypeServiceAccountToken
-		})),
+	err = controller.Run(env, controller.Options{Name: name, Workers: o.concurrent}, r,
+		controller.For(&corev1.Secret{}, predicate.NewPredicateFuncs(func(obj client.Object) bool { return isToken(obj.(*corev1.Secret)) })),
 		controller.Map(&corev1.ServiceAccount{}, r.secretsOf))
+	if err != nil {
+		return err
+	}
+	return controller.Run(env, controller.Options{Name: name + "-references", Workers: o.concurrent},
+		&referenceReconciler{client: env.Client, live: env.Live}, referenceEvents())
 }

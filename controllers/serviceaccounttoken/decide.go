@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+func isToken(s *corev1.Secret) bool { return s.Type == corev1.SecretTypeServiceAccountToken }
+
 // belongs reports whether a secret is one of the account. A secret without a UID
 // belongs to any account of its name.
 func belongs(s *corev1.Secret, account *corev1.ServiceAccount) bool {

@@ -26,7 +26,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.client.Get(ctx, req.NamespacedName, secret); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if secret.Type != corev1.SecretTypeServiceAccountToken || secret.DeletionTimestamp != nil {
+	if !isToken(secret) || secret.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
 	account, err := r.account(ctx, secret)

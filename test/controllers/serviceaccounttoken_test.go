@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("serviceaccount-token", func() {
-	It("fills the token secrets of an account, and deletes them with it", func(ctx SpecContext) {
+	It("fills the token secrets of an account, removes references to deleted ones, and deletes them with it", func(ctx SpecContext) {
 		dir, err := launch.TempDir()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(os.RemoveAll, dir)
@@ -64,6 +64,19 @@ var _ = Describe("serviceaccount-token", func() {
 		_, body, err = server.Get(ctx, "/metrics")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(body).To(ContainSubstring("serviceaccount_legacy_manual_token_uses_total 1\n"))
+
+		By("deleting a secret to which the account refers")
+		_, err = secrets.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "deleted", Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}},
+			Type:       corev1.SecretTypeServiceAccountToken,
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		run("patch", "serviceaccount", "robot", "--patch", `{"secrets": [{"name": "robot-token"}, {"name": "deleted"}, {"name": "absent"}]}`)
+		run("delete", "secret", "deleted")
+		Eventually(func() ([]corev1.ObjectReference, error) {
+			account, err := kubernetes.NewForConfigOrDie(server.Config).CoreV1().ServiceAccounts("default").Get(ctx, "robot", metav1.GetOptions{})
+			return account.Secrets, err
+		}).Should(ConsistOf(corev1.ObjectReference{Name: "robot-token"}, corev1.ObjectReference{Name: "absent"}))
 
 		By("deleting the account")
 		run("delete", "serviceaccount", "robot")
