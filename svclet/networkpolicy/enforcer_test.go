@@ -122,7 +122,7 @@ func web(uid types.UID, addresses ...string) *corev1.Pod {
 
 // has returns a pod of the runtime with the label app=web.
 func has(uid types.UID, addresses ...string) runtime.Pod {
-	return runtime.Pod{UID: uid, Namespace: "shop", Labels: map[string]string{"app": "web"}, Observed: pod.Observed{Sandboxes: []pod.Sandbox{{Ready: true, IPs: addresses}, {IPs: []string{"10.244.0.99"}}}}}
+	return runtime.Pod{UID: uid, Namespace: "shop", Name: string(uid), Labels: map[string]string{"app": "web"}, Observed: pod.Observed{Sandboxes: []pod.Sandbox{{Ready: true, IPs: addresses}, {IPs: []string{"10.244.0.99"}}}}}
 }
 
 const filtered = "ingress { 10.244.0.5 : jump ingress-"
@@ -294,12 +294,81 @@ func TestAnEndedPodsAddressIsForgotten(t *testing.T) {
 	f.expect("10.244.0.5", false)
 }
 
+// mirrors returns a change of the API's pod to one with the annotation of mirror pods.
+func mirrors(p *corev1.Pod, static types.UID) *corev1.Pod {
+	p.UID, p.Annotations = "mirror", map[string]string{source.MirrorAnnotation: string(static)}
+	return p
+}
+
 func TestAMirrorPodIsItsStaticPod(t *testing.T) {
 	f := newFixture(t)
-	f.Adopt([]runtime.Pod{has("static", "10.244.0.5")})
-	mirror := web("mirror", "10.244.0.5")
-	mirror.Annotations = map[string]string{source.MirrorAnnotation: "static"}
+	adopted := has("static", "10.244.0.5")
+	adopted.Labels = nil
+	f.Adopt([]runtime.Pod{adopted})
+	f.list(deny(), mirrors(web("static", "10.244.0.99"), "static"))
+	f.expect(filtered, true)
+	f.expect("10.244.0.99", false)
+}
+
+func TestAMirrorPodThatWasKnownBeforeItsStaticPodIsThatPod(t *testing.T) {
+	f := newFixture(t)
+	mirror := mirrors(web("static", "10.244.0.99"), "static")
 	f.list(deny(), mirror)
+	static := web("static")
+	static.Labels, static.Annotations = nil, map[string]string{source.SourceAnnotation: source.File}
+	for range 2 { // it may start again while it has the same mirror
+		f.state.hold(static, []string{"10.244.0.5"})
+		f.sync(t.Context())
+		f.expect(filtered, true)
+		f.Release("static")
+		f.sync(t.Context())
+		f.expect("10.244.0.5", false)
+	}
+	f.must(podsOf(f.state).Delete(mirror))
+	if len(f.state.local) > 0 || len(f.state.model.Pods()) > 0 {
+		t.Error("left:", f.state.local)
+	}
+}
+
+// TestAPodWithTheUIDOfAnotherInItsAnnotationIsNotThatPod: any client that may create pods can
+// set the annotation.
+func TestAPodWithTheUIDOfAnotherInItsAnnotationIsNotThatPod(t *testing.T) {
+	for name, change := range map[string]func(fake *corev1.Pod){
+		"of another namespace": func(fake *corev1.Pod) { fake.Namespace = "evil" },
+		"of another name":      func(fake *corev1.Pod) { fake.Name = "fake" },
+		"of another node":      func(fake *corev1.Pod) { fake.Spec.NodeName = "elsewhere" },
+	} {
+		for kind, victim := range map[string]*corev1.Pod{"static pod": mirrors(web("victim"), "victim"), "pod of the API": web("victim")} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				f := newFixture(t)
+				f.Adopt([]runtime.Pod{has("victim", "10.244.0.5")})
+				fake := mirrors(web("victim"), "victim")
+				fake.UID, fake.Labels = "fake", nil
+				change(fake)
+				f.list(deny(), victim, fake)
+				f.expect(filtered, true)
+				f.must(podsOf(f.state).Delete(victim)) // it ends, and still runs
+				f.must(podsOf(f.state).Update(fake))
+				f.sync(t.Context())
+				f.expect(filtered, true)
+				fake.Status.Phase = corev1.PodFailed
+				f.must(podsOf(f.state).Delete(fake))
+				f.sync(t.Context())
+				f.expect(filtered, true)
+			})
+		}
+	}
+}
+
+func TestAPodOfTheAPIHasNoMirror(t *testing.T) {
+	f := newFixture(t)
+	f.Adopt([]runtime.Pod{has("a", "10.244.0.5")})
+	f.list(deny(), web("a"))
+	f.must(podsOf(f.state).Delete(web("a"))) // it ends, and still runs
+	fake := mirrors(web("a"), "a")
+	fake.Labels = nil
+	f.must(podsOf(f.state).Add(fake))
+	f.sync(t.Context())
 	f.expect(filtered, true)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -50,6 +51,12 @@ type localPod struct {
 	addresses []netip.Addr
 	// unseen is true if the runtime has the pod, but not said its addresses.
 	unseen bool
+	name   types.NamespacedName
+	// static is true for a static pod, and for one of which only the runtime is known, which
+	// may be static.
+	static bool
+	// mirrors is the UID in the annotation of a mirror pod whose static pod is not known here.
+	mirrors types.UID
 }
 
 // pod returns the pod with the newest labels and addresses.
@@ -131,9 +138,27 @@ func (s *state) hold(p *corev1.Pod, addresses []string) (version int, synced boo
 	defer s.mu.Unlock()
 	l := s.local[p.UID]
 	l.held, l.addresses, l.unseen = &pod, parse(addresses), false
+	l.name, l.static = nameOf(p), source.IsStatic(p)
+	if l.static {
+		s.takeMirror(p.UID, &l)
+	}
 	s.setLocal(p.UID, l)
 	s.version++
 	return s.version, s.synced()
+}
+
+// takeMirror gives a static pod its mirror pod, if that has been known before.
+func (s *state) takeMirror(uid types.UID, static *localPod) {
+	for own, l := range s.local {
+		if l.mirrors == uid && l.name == static.name {
+			static.watched = l.watched
+			s.setLocal(own, localPod{})
+		}
+	}
+}
+
+func nameOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // adopt adds the pods of the runtime, before anything is known of the API server's, which
@@ -142,7 +167,10 @@ func (s *state) adopt(pods []runtime.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range pods {
-		l := localPod{unseen: p.Err != nil, held: &ruleset.Pod{Namespace: p.Namespace, Labels: p.Labels, Local: true}}
+		l := localPod{
+			unseen: p.Err != nil, held: &ruleset.Pod{Namespace: p.Namespace, Labels: p.Labels, Local: true},
+			name: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, static: true,
+		}
 		for _, sandbox := range p.Observed.Sandboxes {
 			if sandbox.Ready {
 				l.addresses = append(l.addresses, parse(sandbox.IPs)...)
@@ -167,7 +195,9 @@ func (s *state) release(uid types.UID) {
 	s.mu.Lock()
 	defer s.signal()
 	defer s.mu.Unlock()
-	s.setLocal(uid, localPod{watched: s.local[uid].watched})
+	l := s.local[uid]
+	l.held, l.addresses, l.unseen = nil, nil, false
+	s.setLocal(uid, l)
 	s.version++
 }
 
@@ -219,9 +249,7 @@ const (
 func policiesOf(s *state) cache.ReflectorStore {
 	return store[*networkingv1.NetworkPolicy, types.NamespacedName]{
 		state: s, kind: policyKind, keys: s.model.Policies,
-		key: func(p *networkingv1.NetworkPolicy) types.NamespacedName {
-			return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-		},
+		key: func(p *networkingv1.NetworkPolicy) types.NamespacedName { return nameOf(p) },
 		set: func(_ types.NamespacedName, p *networkingv1.NetworkPolicy) {
 			s.model.SetPolicy(p)
 			select {
@@ -246,14 +274,17 @@ func namespacesOf(s *state) cache.ReflectorStore {
 func podsOf(s *state) cache.ReflectorStore {
 	return store[*corev1.Pod, types.UID]{
 		state: s, kind: podKind, keys: s.model.Pods,
-		key: runningUID, set: s.setPod, remove: s.removePod,
+		key: s.runningUID, set: s.setPod, remove: s.removePod,
 	}
 }
 
-// runningUID returns the UID under which a pod runs: that of a mirror pod's static pod.
-func runningUID(p *corev1.Pod) types.UID {
-	if source.IsMirror(p) {
-		return source.StaticUID(p)
+// runningUID returns the UID under which a pod runs: its static pod's if it is the mirror pod of
+// one of this node, else its own. The annotation alone is no proof: any client that may create
+// pods can set it.
+func (s *state) runningUID(p *corev1.Pod) types.UID {
+	uid := source.StaticUID(p)
+	if l := s.local[uid]; uid != "" && l.static && l.name == nameOf(p) && p.Spec.NodeName == s.node {
+		return uid
 	}
 	return p.UID
 }
@@ -265,6 +296,9 @@ func (s *state) setPod(uid types.UID, p *corev1.Pod) {
 		s.removePod(uid, p)
 	case local || pod.Local:
 		l.watched = &pod
+		if uid == p.UID {
+			l.name, l.static, l.mirrors = nameOf(p), false, source.StaticUID(p)
+		}
 		s.setLocal(uid, l)
 	default:
 		s.model.SetPod(uid, pod)

@@ -30,7 +30,7 @@ type Sources interface {
 	// has removed.
 	Released(p *corev1.Pod)
 	// Mirror returns the mirror pod of a static pod.
-	Mirror(static types.UID) (*corev1.Pod, bool)
+	Mirror(static *corev1.Pod) (*corev1.Pod, bool)
 }
 
 // Node is the Node that pods are admitted by.

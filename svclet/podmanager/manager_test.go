@@ -69,7 +69,7 @@ func (f *fakes) PodRejected(string)                               {}
 func (f *fakes) Set(*corev1.Pod, corev1.PodStatus)                {}
 func (f *fakes) Finish(*corev1.Pod)                               {}
 func (f *fakes) Forget(types.UID)                                 {}
-func (f *fakes) Mirror(types.UID) (*corev1.Pod, bool)             { return nil, false }
+func (f *fakes) Mirror(*corev1.Pod) (*corev1.Pod, bool)           { return nil, false }
 func (f *fakes) Object() *corev1.Node                             { return &f.node }
 func (f *fakes) Event(*corev1.Pod, pod.Event)                     {}
 func (f *fakes) Known() bool {

@@ -182,7 +182,7 @@ func one(counts bool) int {
 func (m *Manager) Translate(uid types.UID) types.UID {
 	for _, w := range m.all() {
 		if p := w.Pod(); source.IsStatic(p) {
-			if mirror, found := m.o.Sources.Mirror(p.UID); found && mirror.UID == uid {
+			if mirror, found := m.o.Sources.Mirror(p); found && mirror.UID == uid {
 				return p.UID
 			}
 		}

@@ -162,18 +162,18 @@ func (m *mirrors) enqueueAll() {
 }
 
 // of returns the mirror of a static pod.
-func (m *mirrors) of(static types.UID) (*corev1.Pod, bool) {
+func (m *mirrors) of(static *corev1.Pod) (*corev1.Pod, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, mirror := range m.api {
-		if StaticUID(mirror) == static {
-			return mirror, true
-		}
+	mirror := m.api[keyOf(static)]
+	if mirror == nil || !IsMirrorOf(mirror, static) {
+		return nil, false
 	}
-	return nil, false
+	return mirror, true
 }
 
-// StaticUID returns the UID of the static pod that a mirror pod belongs to.
+// StaticUID returns the UID in the annotation of a mirror pod, empty without one. It is that of
+// its static pod only if [IsMirrorOf] is true.
 func StaticUID(mirror *corev1.Pod) types.UID {
 	return types.UID(mirror.Annotations[MirrorAnnotation])
 }
@@ -188,7 +188,7 @@ func (m *mirrors) sync(ctx context.Context, key types.NamespacedName) error {
 	switch {
 	case !ready:
 		return nil
-	case mirror != nil && (static == nil || mirror.DeletionTimestamp != nil || StaticUID(mirror) != types.UID(static.Annotations[HashAnnotation])):
+	case mirror != nil && (static == nil || mirror.DeletionTimestamp != nil || !IsMirrorOf(mirror, static)):
 		return m.delete(ctx, mirror)
 	case mirror == nil && static != nil:
 		return m.create(ctx, static)

@@ -56,7 +56,7 @@ func TestAMirrorPodIsSyncedWithItsStaticPod(t *testing.T) {
 	if o := mirror.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].APIVersion != "v1" || o[0].Name != "n" || o[0].UID != "node-uid" || !*o[0].Controller {
 		t.Errorf("owners %v", o)
 	}
-	await(t, "it is known", func() bool { _, ok := r.Mirror(static.UID); return ok })
+	await(t, "it is known", func() bool { _, ok := r.Mirror(static); return ok })
 
 	// Another client deletes the mirror.
 	server.Remove(mirror)
@@ -135,5 +135,34 @@ func TestAPodThatIsNotAMirrorIsNotChanged(t *testing.T) {
 	await(t, "a mirror was tried", func() bool { return len(server.Requests()) > 0 })
 	if got := server.Pod("default", "web-n"); got == nil || got.UID != other.GetUID() {
 		t.Error("it is gone")
+	}
+}
+
+// TestAMirrorHasTheNameTheNamespaceAndTheUIDOfItsStaticPod: any client that may create pods can
+// set the annotation.
+func TestAMirrorHasTheNameTheNamespaceAndTheUIDOfItsStaticPod(t *testing.T) {
+	static := bound("web-n", func(p *corev1.Pod) { p.UID, p.Annotations = "hash", map[string]string{SourceAnnotation: File} })
+	fromAPI := bound("web-n", func(p *corev1.Pod) { p.UID, p.Annotations = "hash", map[string]string{SourceAnnotation: API} })
+	for _, c := range []struct {
+		name   string
+		of     *corev1.Pod
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		{"all are equal", static, func(*corev1.Pod) {}, true},
+		{"another name", static, func(p *corev1.Pod) { p.Name = "fake" }, false},
+		{"another namespace", static, func(p *corev1.Pod) { p.Namespace = "evil" }, false},
+		{"another UID", static, func(p *corev1.Pod) { p.Annotations[MirrorAnnotation] = "other" }, false},
+		{"no annotation", static, func(p *corev1.Pod) { p.Annotations = nil }, false},
+		{"a pod of the API", fromAPI, func(*corev1.Pod) {}, false},
+	} {
+		mirror := bound("web-n", func(p *corev1.Pod) { p.Annotations = map[string]string{MirrorAnnotation: "hash"} })
+		c.change(mirror)
+		m := newMirrors(Options{})
+		m.observed(mirror)
+		if _, found := m.of(c.of); found != c.want {
+			t.Errorf("%s: it is the mirror: %v", c.name, found)
+		}
+		m.queue.ShutDown()
 	}
 }

@@ -203,9 +203,8 @@ func (s *Sources) Pod(uid types.UID) (*corev1.Pod, bool) {
 	return nil, false
 }
 
-// Mirror returns the mirror pod, from the API server, of the static pod with this
-// UID.
-func (s *Sources) Mirror(static types.UID) (*corev1.Pod, bool) {
+// Mirror returns the mirror pod, from the API server, of a static pod.
+func (s *Sources) Mirror(static *corev1.Pod) (*corev1.Pod, bool) {
 	if s.mirrors == nil {
 		return nil, false
 	}
@@ -227,8 +226,15 @@ func IsStatic(pod *corev1.Pod) bool {
 	return from == File || from == HTTP
 }
 
-// IsMirror reports whether the pod is the mirror of a static pod.
+// IsMirror reports whether the pod has the annotation of mirror pods. Any client that may
+// create pods can set it, with the UID of any pod: see [IsMirrorOf].
 func IsMirror(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[MirrorAnnotation]
 	return ok
+}
+
+// IsMirrorOf reports whether the pod is the mirror of this static pod: it has its name, its
+// namespace and, in the annotation, its UID.
+func IsMirrorOf(pod, static *corev1.Pod) bool {
+	return IsMirror(pod) && IsStatic(static) && keyOf(pod) == keyOf(static) && StaticUID(pod) == static.UID
 }

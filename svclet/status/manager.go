@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"svc.dev/svc/apis/podspec"
+	"svc.dev/svc/svclet/source"
 )
 
 // Options are what a [Manager] needs.
@@ -37,13 +39,17 @@ type Manager struct {
 	mu sync.Mutex
 	// pods are by UID on this node: of static pods not the UID of their mirrors.
 	pods map[types.UID]*entry
+	// mirrors are the pods with the annotation of mirror pods whose static pod is not known.
+	mirrors map[types.NamespacedName]*corev1.Pod
 	// queue are the entries to sync, in order.
 	queue []*entry
 	// ctx is nil before and after Run.
 	ctx      context.Context
 	inFlight sync.WaitGroup
-	busy     int
-	away     outage
+	// slow is the number of requests in flight of pods whose requests are slow, busy that of
+	// the others.
+	busy, slow int
+	away       outage
 }
 
 // entry is the state of one pod.
@@ -67,7 +73,10 @@ type entry struct {
 	// pod.
 	restarted           bool
 	queued, busy, again bool
-	failures            failures
+	// slow reports that the last answer to a request of the pod took longer than slowRequest,
+	// or that there was none.
+	slow     bool
+	failures failures
 }
 
 const defaultInFlight = 4
@@ -80,7 +89,7 @@ func New(o Options) *Manager {
 	if o.InFlight <= 0 {
 		o.InFlight = defaultInFlight
 	}
-	return &Manager{o: o, pods: map[types.UID]*entry{}}
+	return &Manager{o: o, pods: map[types.UID]*entry{}, mirrors: map[types.NamespacedName]*corev1.Pod{}}
 }
 
 // Run writes statuses until ctx is done, and returns when no request is in flight.
@@ -106,7 +115,7 @@ func (m *Manager) Run(ctx context.Context) {
 func (m *Manager) Set(pod *corev1.Pod, status corev1.PodStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.entry(pod.UID)
+	e := m.local(pod)
 	if e.forgotten {
 		// A static pod became desired again without a change: it starts again.
 		e.want, e.finished, e.forgotten, e.restarted = nil, false, false, true
@@ -140,7 +149,7 @@ func (m *Manager) set(e *entry, pod *corev1.Pod, status corev1.PodStatus) {
 func (m *Manager) Finish(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.entry(pod.UID)
+	e := m.local(pod)
 	e.finished = true
 	m.end(e)
 	m.enqueue(e)
@@ -149,7 +158,7 @@ func (m *Manager) Finish(pod *corev1.Pod) {
 
 // end sets a terminal phase for a pod that is being deleted.
 func (m *Manager) end(e *entry) {
-	if !e.finished || e.want == nil || e.api == nil || e.api.DeletionTimestamp == nil || isMirror(e.api) || podspec.IsTerminal(e.want.Phase) {
+	if !e.finished || e.want == nil || e.api == nil || e.api.DeletionTimestamp == nil || source.IsMirror(e.api) || podspec.IsTerminal(e.want.Phase) {
 		return
 	}
 	status := e.want.DeepCopy()
@@ -194,7 +203,11 @@ func (m *Manager) Written(uid types.UID) bool {
 func (m *Manager) Observed(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.entry(localUID(pod))
+	e := m.remote(pod)
+	if e == nil {
+		m.mirrors[nameOf(pod)] = pod
+		return
+	}
 	if e.api != nil && e.api.UID == pod.UID {
 		order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, e.api.ResourceVersion)
 		switch {
@@ -224,14 +237,17 @@ func (e *entry) observe(pod *corev1.Pod) {
 func (m *Manager) Gone(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.pods[localUID(pod)]; e != nil && e.api != nil && e.api.UID == pod.UID {
+	if mirror := m.mirrors[nameOf(pod)]; mirror != nil && mirror.UID == pod.UID {
+		delete(m.mirrors, nameOf(pod))
+	}
+	if e := m.pods[cmp.Or(source.StaticUID(pod), pod.UID)]; e != nil && e.api != nil && e.api.UID == pod.UID {
 		m.lose(e)
 	}
 }
 
 // lose records that the pod is not in the API server.
 func (m *Manager) lose(e *entry) {
-	mirror := isMirror(e.api)
+	mirror := source.IsMirror(e.api)
 	e.api = nil
 	if e.finished && !mirror {
 		e.forgotten = true
@@ -256,6 +272,32 @@ func (m *Manager) entry(uid types.UID) *entry {
 	return e
 }
 
+// local returns the entry of a pod of this node, for a static pod with its mirror.
+func (m *Manager) local(pod *corev1.Pod) *entry {
+	e := m.entry(pod.UID)
+	if mirror := m.mirrors[nameOf(pod)]; e.api == nil && mirror != nil && source.IsMirrorOf(mirror, pod) {
+		e.api, e.settled = mirror, false
+		delete(m.mirrors, nameOf(pod))
+	}
+	return e
+}
+
+// remote returns the entry of a pod in the API server. It is nil for one with the annotation of
+// mirror pods of which no static pod is known.
+func (m *Manager) remote(pod *corev1.Pod) *entry {
+	if !source.IsMirror(pod) {
+		return m.entry(pod.UID)
+	}
+	if e := m.pods[source.StaticUID(pod)]; e != nil && e.pod != nil && source.IsMirrorOf(pod, e.pod) {
+		return e
+	}
+	return nil
+}
+
+func nameOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}
+
 // last returns the last known status of the pod, or nil.
 func (e *entry) last() *corev1.PodStatus {
 	switch {
@@ -268,18 +310,4 @@ func (e *entry) last() *corev1.PodStatus {
 	default:
 		return &e.pod.Status
 	}
-}
-
-func isMirror(pod *corev1.Pod) bool {
-	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return ok
-}
-
-// localUID returns the UID on this node of a pod in the API server: for a mirror
-// pod the UID of its static pod, from the annotation.
-func localUID(pod *corev1.Pod) types.UID {
-	if uid, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {
-		return types.UID(uid)
-	}
-	return pod.UID
 }

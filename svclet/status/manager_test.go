@@ -16,6 +16,7 @@ import (
 
 	"svc.dev/svc/internal/footprint/leaks"
 	"svc.dev/svc/svclet/apifake"
+	"svc.dev/svc/svclet/source"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -336,22 +337,33 @@ func TestADeletedPodWithoutATerminalPhaseBecomesFailed(t *testing.T) {
 	t.Error("it was not shown as failed")
 }
 
+func staticPod() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "s", UID: "hash", Annotations: map[string]string{source.SourceAnnotation: source.File},
+	}}
+}
+
+// mirrors returns a change of a pod to one with the annotation of mirror pods.
+func mirrors(static types.UID) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations = map[string]string{source.MirrorAnnotation: string(static)} }
+}
+
 func TestTheStatusOfAStaticPodIsWrittenToItsMirror(t *testing.T) {
 	r := start(t)
-	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", UID: "hash"}}
+	static := staticPod()
 	r.Set(static, phase(corev1.PodRunning))
 	r.idle()
 	if got := r.server.Requests(); len(got) != 0 {
 		t.Fatalf("requests without a mirror: %v", got)
 	}
-	mirror := r.pod("s", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"} })
+	mirror := r.pod("s", mirrors("hash"))
 	r.awaitPhase("s", corev1.PodRunning)
 
 	// A new mirror gets the whole status again.
 	r.idle()
 	r.server.Remove(mirror)
 	r.Gone(mirror)
-	r.pod("s", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"} })
+	r.pod("s", mirrors("hash"))
 	r.awaitPhase("s", corev1.PodRunning)
 	r.Finish(static)
 	r.idle()
@@ -360,10 +372,47 @@ func TestTheStatusOfAStaticPodIsWrittenToItsMirror(t *testing.T) {
 	}
 }
 
+// TestAPodWithTheUIDOfAnotherInItsAnnotationDoesNotGetItsStatus: any client that may create pods
+// can set the annotation.
+func TestAPodWithTheUIDOfAnotherInItsAnnotationDoesNotGetItsStatus(t *testing.T) {
+	r := start(t)
+	elsewhere := func(p *corev1.Pod) { p.Namespace = "evil" }
+	early := r.pod("s", mirrors("hash"), elsewhere)
+	static := staticPod()
+	r.Set(static, phase(corev1.PodRunning))
+	r.pod("s", mirrors("hash"))
+	api := r.pod("a")
+	r.Set(api, phase(corev1.PodRunning))
+	r.pod("fake", mirrors("hash"))
+	r.pod("another", mirrors(api.UID))
+	r.pod("a", mirrors(api.UID), elsewhere)
+	r.Gone(early)
+	r.awaitPhase("s", corev1.PodRunning)
+	r.awaitPhase("a", corev1.PodRunning)
+	r.Set(static, phase(corev1.PodFailed))
+	r.Set(api, phase(corev1.PodFailed))
+	r.awaitPhase("s", corev1.PodFailed)
+	r.awaitPhase("a", corev1.PodFailed)
+	r.idle()
+	for _, request := range r.server.Requests() {
+		if request.Namespace != "ns" || request.Name != "s" && request.Name != "a" {
+			t.Errorf("request: %v", request)
+		}
+	}
+}
+
+func TestAMirrorWithoutAStaticPodIsForgottenWhenItIsGone(t *testing.T) {
+	r := start(t)
+	r.Gone(r.pod("s", mirrors("hash")))
+	if len(r.pods)+len(r.mirrors) != 0 {
+		t.Error("it is kept for ever")
+	}
+}
+
 func TestAStaticPodThatReturnsStartsWithANewStatus(t *testing.T) {
 	r := start(t)
-	static := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", UID: "hash"}}
-	r.pod("s", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"} })
+	static := staticPod()
+	r.pod("s", mirrors("hash"))
 	r.Set(static, phase(corev1.PodFailed))
 	r.Finish(static)
 	r.awaitPhase("s", corev1.PodFailed)

@@ -17,6 +17,8 @@ type outage struct {
 	// delay is zero while the API server answers.
 	delay time.Duration
 	timer clock.Timer
+	// answers is the number of answers of the API server.
+	answers int
 }
 
 // The bounds of the back-off of requests to an API server that is not available.
@@ -35,6 +37,7 @@ func (o *outage) stop() {
 func (o *outage) end() {
 	o.stop()
 	o.delay = 0
+	o.answers++
 }
 
 // isUnavailable reports whether the error is about the API server and not about

@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -14,11 +15,18 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/podspec"
+	"svc.dev/svc/svclet/source"
 )
 
-// requestTimeout bounds one request. After it the API server counts as not
-// available.
-const requestTimeout = 15 * time.Second
+const (
+	// slowRequest is after which time a request that is in flight does not delay those of
+	// other pods any more. If the API server has answered no other since it began, the API
+	// server counts as not available.
+	slowRequest = 15 * time.Second
+	// requestTimeout bounds one request. It is longer than the API server's own limit with its
+	// admission webhooks, of 60 s by default (--request-timeout).
+	requestTimeout = 65 * time.Second
+)
 
 // enqueue queues an entry for sync, after its request in flight if there is one.
 func (m *Manager) enqueue(e *entry) {
@@ -28,38 +36,59 @@ func (m *Manager) enqueue(e *entry) {
 	case e.busy:
 		e.again = true
 		return
-	case !e.queued:
-		e.queued = true
-		m.queue = append(m.queue, e)
 	}
+	m.push(e)
 	m.dispatch()
 }
 
 // dispatch starts as many requests as allowed: only one while the API server is
-// not available, so that it is not overloaded when it recovers.
+// not available, so that it is not overloaded when it recovers. Those of pods whose
+// requests are slow have a limit of their own.
 func (m *Manager) dispatch() {
 	limit := m.o.InFlight
 	if m.away.delay > 0 {
 		limit = 1
 	}
-	for m.ctx != nil && len(m.queue) > 0 && m.busy < limit && m.away.timer == nil {
-		e := m.queue[0]
-		m.queue[0] = nil
-		m.queue = m.queue[1:]
+	for m.ctx != nil && m.away.timer == nil {
+		at := slices.IndexFunc(m.queue, func(e *entry) bool { return *m.requests(e) < limit })
+		if at < 0 {
+			break
+		}
+		e := m.queue[at]
+		m.queue = slices.Delete(m.queue, at, at+1)
 		e.queued = false
 		todo := e.next()
 		if todo == nil {
 			continue
 		}
 		e.busy = true
-		m.busy++
-		// The input of the request, which may change before the request begins.
-		ctx, started, wanted := m.ctx, e.api, e.want
-		m.inFlight.Go(func() { m.do(ctx, e, started, wanted, todo) })
+		*m.requests(e)++
+		ctx, a := m.ctx, &attempt{entry: e, started: e.api, wanted: e.want, answers: m.away.answers}
+		m.inFlight.Go(func() { m.do(ctx, a, todo) })
 	}
 	if len(m.queue) == 0 {
 		m.queue = nil
 	}
+}
+
+// requests returns the number of requests in flight that count like those of an entry.
+func (m *Manager) requests(e *entry) *int {
+	if e.slow {
+		return &m.slow
+	}
+	return &m.busy
+}
+
+// attempt is one request of an entry.
+type attempt struct {
+	*entry
+	// started and wanted are the input, which may change before the request begins.
+	started *corev1.Pod
+	wanted  *corev1.PodStatus
+	// answers is how many the API server had given when the attempt began.
+	answers int
+	// late is true if it takes longer than slowRequest, over when it has ended.
+	late, over bool
 }
 
 // request changes one pod in the API server and returns the result, or nil if the
@@ -79,7 +108,7 @@ func (e *entry) next() request {
 		e.settled, e.written, e.stored = true, e.want, &e.api.Status
 		e.since = time.Time{}
 	}
-	if e.finished && e.api.DeletionTimestamp != nil && podspec.IsTerminal(e.api.Status.Phase) && !isMirror(e.api) {
+	if e.finished && e.api.DeletionTimestamp != nil && podspec.IsTerminal(e.api.Status.Phase) && !source.IsMirror(e.api) {
 		return deletePod(e.api)
 	}
 	return nil
@@ -114,14 +143,16 @@ func deletePod(pod *corev1.Pod) request {
 	}
 }
 
-// do makes a request, computed from started and wanted, and processes its result.
-func (m *Manager) do(ctx context.Context, e *entry, started *corev1.Pod, wanted *corev1.PodStatus, todo request) {
+// do makes a request and processes its result.
+func (m *Manager) do(ctx context.Context, a *attempt, todo request) {
+	slow := m.o.Clock.AfterFunc(slowRequest, func() { m.yield(ctx, a) })
+	defer slow.Stop()
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	pod, err := todo(limited, m)
 	var existing *corev1.Pod
 	if apierrors.IsConflict(err) {
-		existing, err = m.resolveConflict(limited, started, err)
+		existing, err = m.resolveConflict(limited, a.started, err)
 	}
 	if apierrors.IsNotFound(err) {
 		pod, err = nil, nil
@@ -129,37 +160,66 @@ func (m *Manager) do(ctx context.Context, e *entry, started *corev1.Pod, wanted 
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.busy--
-	e.busy = false
-	again := e.again
-	e.again = false
+	e, again := a.entry, a.again
+	*m.requests(e)--
+	a.over, e.busy, e.again = true, false, false
+	unavailable := err != nil && isUnavailable(err)
 	switch {
 	case ctx.Err() != nil:
-	case err == nil:
-		m.away.end()
-		e.failures.reset()
-		m.take(e, started, wanted, pod)
-		m.push(e, len(m.queue))
-	case isUnavailable(err):
+	case unavailable && !a.late:
 		m.postpone(ctx, err)
-		m.push(e, 0)
+		m.push(e)
+	case err == nil:
+		m.answered(a)
+		e.failures.reset()
+		m.take(e, a.started, a.wanted, pod)
+		m.push(e)
 	default:
-		m.away.end()
-		if existing != nil && e.api == started && newer(existing, started) {
+		if !unavailable {
+			m.answered(a)
+		}
+		if existing != nil && e.api == a.started && newer(existing, a.started) {
 			e.api = existing
 		}
 		if m.retry(ctx, e, err); again {
-			m.push(e, len(m.queue))
+			m.push(e)
 		}
 	}
 	m.dispatch()
 }
 
-// push adds an entry to the queue unless it is there.
-func (m *Manager) push(e *entry, at int) {
+// yield lets requests of other pods begin though one has no answer yet.
+func (m *Manager) yield(ctx context.Context, a *attempt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a.over || ctx.Err() != nil {
+		return
+	}
+	a.late = true
+	if a.slow {
+		return
+	}
+	m.busy--
+	m.slow++
+	a.slow = true
+	if a.answers == m.away.answers {
+		m.postpone(ctx, errors.New("no answer within "+slowRequest.String()))
+	}
+	m.dispatch()
+}
+
+// answered records that the API server is available, and whether the pod's requests are slow.
+func (m *Manager) answered(a *attempt) {
+	m.away.end()
+	a.slow = a.late
+}
+
+// push adds an entry to the end of the queue unless it is there: after a failure that may be
+// of this pod alone, those of others come first.
+func (m *Manager) push(e *entry) {
 	if !e.queued {
 		e.queued = true
-		m.queue = slices.Insert(m.queue, at, e)
+		m.queue = append(m.queue, e)
 	}
 }
 
