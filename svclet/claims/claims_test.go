@@ -204,14 +204,34 @@ func TestAClaimIsPreparedOnceForAllPodsAndUnpreparedAfterTheLast(t *testing.T) {
 			f.Expect(f.Prepare(t.Context(), one)).To(gomega.Succeed(), "again")
 			f.Expect(d.calls()).To(gomega.Equal([]string{"prepare ns/a=uid-a,ns/b=uid-b"}))
 
+			f.restart()
+			f.Expect(f.Register(t.Context(), plugins.Plugin{Name: gpus, Endpoint: d.path, Versions: []string{version}})).To(gomega.Succeed())
+			f.Expect(f.Pods()).To(gomega.ConsistOf(one.UID, two.UID))
 			f.Expect(f.Unprepare(t.Context(), one.UID)).To(gomega.Succeed())
 			f.Expect(f.Pods()).To(gomega.Equal([]types.UID{two.UID}))
+			f.Expect(f.CDIDevices(two, containerOf("my-a small"))).To(gomega.HaveLen(2))
 			f.Expect(f.Unprepare(t.Context(), two.UID)).To(gomega.Succeed())
 			f.Expect(f.Unprepare(t.Context(), two.UID)).To(gomega.Succeed(), "again")
 			f.Expect(d.calls()[1:]).To(gomega.Equal([]string{"unprepare ns/b=uid-b", "unprepare ns/a=uid-a"}))
 			f.Expect(f.Pods()).To(gomega.BeEmpty())
 		})
 	}
+}
+
+func TestAPodDoesNotUseAClaimIfThatCannotBeSaved(t *testing.T) {
+	f := newFixture(t)
+	d := f.register(draapi.DRAPluginService)
+	one, two := podOf("one", "a"), podOf("two", "a", "b")
+	f.claim("a", one, two)
+	f.claim("b", two)
+	f.Expect(f.Prepare(t.Context(), one)).To(gomega.Succeed())
+	f.Expect(os.RemoveAll(f.dir)).To(gomega.Succeed())
+	f.Expect(f.Prepare(t.Context(), two)).To(gomega.MatchError(os.ErrNotExist))
+	f.Expect(f.Prepare(t.Context(), one)).To(gomega.Succeed(), "it uses it already")
+	f.Expect(os.Mkdir(f.dir, 0o750)).To(gomega.Succeed())
+	f.Expect(f.Pods()).To(gomega.Equal([]types.UID{one.UID}))
+	f.Expect(f.Unprepare(t.Context(), one.UID)).To(gomega.Succeed())
+	f.Expect(d.calls()).To(gomega.Equal([]string{"prepare ns/a=uid-a", "unprepare ns/a=uid-a"}))
 }
 
 func TestAContainerHasTheDevicesOfItsRequests(t *testing.T) {

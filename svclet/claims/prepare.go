@@ -133,12 +133,35 @@ func (m *Manager) use(ctx context.Context, uid types.UID, wanted map[types.UID]*
 		}
 		held[id] = c
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id, c := range held {
-		c.Pods[uid] = wanted[id].names
+	if err := m.addPod(uid, wanted, held); err != nil {
+		release()
+		return nil, nil, err
 	}
 	return held, release, nil
+}
+
+// addPod adds a pod to those that use claims, and saves that: after a restart of the agent they
+// are not unprepared before this pod, too, has ended. After an error nothing has been added.
+func (m *Manager) addPod(uid types.UID, wanted map[types.UID]*object, held map[types.UID]*claim) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var added []*claim
+	for id, c := range held {
+		if _, uses := c.Pods[uid]; !uses {
+			added = append(added, c)
+		}
+		c.Pods[uid] = wanted[id].names
+	}
+	if len(added) == 0 {
+		return nil
+	}
+	err := m.save()
+	if err != nil {
+		for _, c := range added {
+			delete(c.Pods, uid)
+		}
+	}
+	return err
 }
 
 // forgetUnused forgets a claim that no pod uses.
