@@ -173,7 +173,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	if err != nil {
 		return nil, err
 	}
-	if n, err = newNode(base, conn, services, available, images, drivers, held); err != nil {
+	if n, err = newNode(base, conn, queue, services, available, images, drivers, held); err != nil {
 		return nil, err
 	}
 	services.node = n.Object

@@ -15,6 +15,7 @@ import (
 	"svc.dev/svc/svclet/image"
 	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/nodeconfig"
+	"svc.dev/svc/svclet/podmanager"
 	"svc.dev/svc/svclet/runtime"
 )
 
@@ -45,7 +46,7 @@ func readResources(base common) (resources, error) {
 }
 
 // newNode makes the agent's Node.
-func newNode(base common, conn connections, services *nodeServices, available resources, images *image.Manager, drivers *csi.Manager, held *devices.Manager) (*node.Node, error) {
+func newNode(base common, conn connections, queue *podmanager.Queue, services *nodeServices, available resources, images *image.Manager, drivers *csi.Manager, held *devices.Manager) (*node.Node, error) {
 	c := base.Configuration
 	ips, err := nodeconfig.ParseNodeIPs(base.NodeIP)
 	if err != nil {
@@ -62,6 +63,7 @@ func newNode(base common, conn connections, services *nodeServices, available re
 		Runtime:      func(ctx context.Context) (node.RuntimeStatus, error) { return runtimeStatus(ctx, conn.runtime) },
 		VolumesInUse: drivers.InUse,
 		Devices:      held.Resources,
+		ShownChanged: queue.NodeChanged,
 		Features:     declaredFeatures(base),
 		Problems:     base.shutdown.Problems,
 		Lacks:        services.lacks,

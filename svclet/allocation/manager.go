@@ -242,13 +242,24 @@ func refused(err error) *admit.Refusal {
 	return &admit.Refusal{Reason: unexpectedReason, Message: fmt.Sprintf("Allocate failed due to %v, which is unexpected", err)}
 }
 
+// Pods returns the pods that have resources.
+func (m *Manager) Pods() []types.UID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []types.UID
+	for _, of := range m.providers {
+		all = append(all, of.Pods()...)
+	}
+	return all
+}
+
 // Retain frees the resources of all other pods. It must not be called before all
 // sources of pods have delivered them.
-func (m *Manager) Retain(active []*corev1.Pod) {
+func (m *Manager) Retain(pods []*corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	keep := map[types.UID]bool{}
-	for _, p := range active {
+	for _, p := range pods {
 		keep[p.UID] = true
 	}
 	for _, of := range m.providers {

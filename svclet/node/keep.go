@@ -86,9 +86,7 @@ func (n *Node) sync(ctx context.Context) error {
 		base.Status.Conditions = n.local.Status.Conditions
 	}
 	node := n.describe(ctx, base)
-	n.mu.Lock()
-	n.local = node
-	n.mu.Unlock()
+	n.set(func() { n.local = node })
 	if n.o.Core == nil {
 		n.updatePodCIDRs(ctx, nil)
 		return nil

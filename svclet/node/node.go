@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/rest"
@@ -88,6 +89,9 @@ type Options struct {
 	// plugins: all extended resources become 0, and after that Reset is called. Both may be nil.
 	Unreset func() bool
 	Reset   func() error
+	// ShownChanged is called when the addresses or the runtime handlers of [Node.Object] have
+	// changed, which statuses of pods show. It must not block. It may be nil.
+	ShownChanged func()
 	// Features are the features that the node declares, sorted (KEP-5328).
 	Features []string
 	// Images lists the node's images; nil means none. It is called at most once per
@@ -226,6 +230,11 @@ func (n *Node) Changed() {
 func (n *Node) Object() *corev1.Node {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
+	return n.object()
+}
+
+// object is Object for a caller that holds mu.
+func (n *Node) object() *corev1.Node {
 	if n.api != nil {
 		return n.api
 	}
@@ -254,30 +263,45 @@ func (n *Node) UID(context.Context) (types.UID, error) {
 	return n.api.UID, nil
 }
 
+// set changes what is known of the Node, by a function that it calls with mu held, and reports a
+// change of what pods show.
+func (n *Node) set(change func()) {
+	n.mu.Lock()
+	before := &n.object().Status
+	change()
+	after := &n.object().Status
+	n.mu.Unlock()
+	same := apiequality.Semantic.DeepEqual(before.Addresses, after.Addresses) &&
+		apiequality.Semantic.DeepEqual(before.RuntimeHandlers, after.RuntimeHandlers)
+	if !same && n.o.ShownChanged != nil {
+		n.o.ShownChanged()
+	}
+}
+
 // seen records the Node from the API server, unless a newer one is known.
 func (n *Node) seen(node *corev1.Node) {
 	node.ManagedFields = nil
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if node.UID == n.deleted {
-		return
-	}
-	if n.api != nil && n.api.UID == node.UID {
-		if order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, n.api.ResourceVersion); err == nil && order < 0 {
+	n.set(func() {
+		if node.UID == n.deleted {
 			return
 		}
-	}
-	n.api, n.known = node, true
+		if n.api != nil && n.api.UID == node.UID {
+			if order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, n.api.ResourceVersion); err == nil && order < 0 {
+				return
+			}
+		}
+		n.api, n.known = node, true
+	})
 }
 
 // lost records that the Node with this UID may not exist any more: it is read, or
 // registered, again.
 func (n *Node) lost(uid types.UID) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.api != nil && n.api.UID == uid {
-		n.api = nil
-	}
+	n.set(func() {
+		if n.api != nil && n.api.UID == uid {
+			n.api = nil
+		}
+	})
 }
 
 // gone records that the Node with this UID was deleted.

@@ -172,7 +172,7 @@ func (m *Machine) volumeMounts(c *corev1.Container) []corev1.VolumeMountStatus {
 		s := corev1.VolumeMountStatus{Name: v.Name, MountPath: v.MountPath, ReadOnly: v.ReadOnly}
 		if v.ReadOnly {
 			mode := corev1.RecursiveReadOnlyDisabled
-			if v.RecursiveReadOnly != nil && *v.RecursiveReadOnly != mode && m.options.RecursiveReadOnly {
+			if v.RecursiveReadOnly != nil && *v.RecursiveReadOnly != mode && m.node.RecursiveReadOnly {
 				mode = corev1.RecursiveReadOnlyEnabled
 			}
 			s.RecursiveReadOnly = &mode

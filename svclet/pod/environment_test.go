@@ -31,11 +31,14 @@ type environment struct {
 	sandboxes int
 	// resized is the option of the next machine.
 	resized bool
-	out     Output
+	// hosts are the addresses of the node. dual gives sandboxes an address of each IP family.
+	hosts []string
+	dual  bool
+	out   Output
 }
 
 func newEnvironment(t *testing.T, spec corev1.PodSpec) *environment {
-	w := &environment{t: t, now: epoch}
+	w := &environment{t: t, now: epoch, hosts: []string{"192.0.2.1"}}
 	if spec.TerminationGracePeriodSeconds == nil {
 		grace := int64(30)
 		spec.TerminationGracePeriodSeconds = &grace
@@ -54,7 +57,7 @@ func newEnvironment(t *testing.T, spec corev1.PodSpec) *environment {
 // boot starts an agent: a new machine that observes the runtime.
 func (w *environment) boot() {
 	w.inFlight, w.begun, w.cancelled = nil, nil, nil
-	w.m = New(w.pod.DeepCopy(), Options{HostIPs: []string{"192.0.2.1"}, Resized: w.resized})
+	w.m = New(w.pod.DeepCopy(), Options{Resized: w.resized})
 	w.observe()
 }
 
@@ -73,6 +76,7 @@ func (w *environment) observe() {
 
 // next calls Next, and writes the status to the API server.
 func (w *environment) next() Output {
+	w.m.SetNode(Node{HostIPs: w.hosts})
 	w.out = w.m.Next(w.now)
 	for _, o := range w.out.Start {
 		if i := slices.IndexFunc(w.inFlight, func(f Operation) bool { return f.Key() == o.Key() }); i >= 0 {
@@ -126,6 +130,9 @@ func (w *environment) apply(o Operation) {
 		s := Sandbox{ID: fmt.Sprintf("sandbox-%d", w.sandboxes), Attempt: o.Attempt, Ready: true, CreatedAt: w.now}
 		if !w.pod.Spec.HostNetwork {
 			s.IPs = []string{fmt.Sprintf("10.0.0.%d", w.sandboxes+1)}
+			if w.dual {
+				s.IPs = append(s.IPs, fmt.Sprintf("fd00::%d", w.sandboxes+1))
+			}
 		}
 		w.sandboxes++
 		w.observed.Sandboxes = append([]Sandbox{s}, w.observed.Sandboxes...)

@@ -9,11 +9,8 @@ import (
 	"svc.dev/svc/apis/podspec"
 )
 
-// Options describe the node. The zero value works.
+// Options are the settings of the node. The zero value works.
 type Options struct {
-	// HostIPs are the node's addresses for the pod's status, the primary one first, at
-	// most two. They are empty in standalone mode.
-	HostIPs []string
 	// WithoutHostIPs leaves status.hostIPs empty, WithoutReadyToStart leaves out the
 	// condition PodReadyToStartContainers.
 	WithoutHostIPs, WithoutReadyToStart bool
@@ -38,6 +35,13 @@ type Options struct {
 	// KeepVolumes keeps the volumes of a pod that has ended until it is deleted
 	// (--keep-terminated-pod-volumes).
 	KeepVolumes bool
+}
+
+// Node is what the status of a pod shows of its node. It may change while the pod runs.
+type Node struct {
+	// HostIPs are the node's addresses, the primary one first, at most two; none while they
+	// are not known. They must not be modified.
+	HostIPs []string
 	// RecursiveReadOnly reports whether the runtime supports recursive read-only
 	// mounts (KEP-3857).
 	RecursiveReadOnly bool
@@ -46,6 +50,9 @@ type Options struct {
 // Machine is the state machine of one pod. It is not safe for concurrent use.
 type Machine struct {
 	options Options
+	node    Node
+	// six reports that the pod's IPv6 address comes first.
+	six bool
 
 	// Desired state.
 	pod      *corev1.Pod
@@ -135,6 +142,18 @@ func (m *Machine) Update(pod *corev1.Pod) {
 	if !m.ended && podspec.IsTerminal(pod.Status.Phase) {
 		m.phase = pod.Status.Phase
 	}
+}
+
+// SetNode sets what the status shows of the node. A node that has no addresses any more keeps
+// those that it had, until it has others.
+func (m *Machine) SetNode(node Node) {
+	switch known := m.node.HostIPs; {
+	case len(node.HostIPs) == 0:
+		node.HostIPs = known
+	case len(known) == 0:
+		m.six = isSix(node.HostIPs[0]) // for good: a running pod keeps its primary address
+	}
+	m.node = node
 }
 
 // Remove marks the pod as no longer desired by its source.

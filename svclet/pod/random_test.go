@@ -47,6 +47,9 @@ type scenario struct {
 	ended    bool
 	released bool
 	status   corev1.PodStatus
+	// booted reports that the agent has been restarted, and has not known the node's addresses at
+	// any check since.
+	booted bool
 }
 
 func live(t *testing.T, seed int64, verbose bool) {
@@ -65,6 +68,7 @@ func live(t *testing.T, seed int64, verbose bool) {
 		l.pod.Annotations = map[string]string{sourceAnnotation: "file"}
 	}
 	l.status = l.pod.Status
+	l.dual = r.Intn(2) == 0
 	l.boot()
 	l.check()
 	for range 20 + r.Intn(100) {
@@ -129,6 +133,7 @@ func (l *scenario) check() {
 	checkCounts(fail, before.ContainerStatuses, out.Status.ContainerStatuses)
 	checkCounts(fail, before.InitContainerStatuses, out.Status.InitContainerStatuses)
 	checkConditions(fail, &before, &out.Status)
+	l.checkAddresses(fail, &before, &out.Status)
 	if !out.Wake.IsZero() && !out.Wake.After(l.now) {
 		fail("it wants to be asked at %s, and it is %s", out.Wake, l.now)
 	}
@@ -212,6 +217,23 @@ func checkConditions(fail func(string, ...any), before, after *corev1.PodStatus)
 	}
 }
 
+// checkAddresses checks that the status has the node's addresses, and that those of a pod with a
+// sandbox of its own do not follow them.
+func (l *scenario) checkAddresses(fail func(string, ...any), before, after *corev1.PodStatus) {
+	booted := l.booted
+	l.booted = booted && len(l.hosts) == 0
+	if l.ended || after.PodIP == "" {
+		return
+	}
+	if len(l.hosts) > 0 && after.HostIP != l.hosts[0] {
+		fail("the node has %s and the status %s", l.hosts, after.HostIP)
+	}
+	same := func(a, b corev1.PodIP) bool { return isSix(a.IP) == isSix(b.IP) }
+	if !l.pod.Spec.HostNetwork && !booted && before.PodIP != "" && !slices.EqualFunc(before.PodIPs, after.PodIPs, same) {
+		fail("the addresses change from %v to %v", before.PodIPs, after.PodIPs)
+	}
+}
+
 func (l *scenario) running() string {
 	for _, c := range l.observed.Containers {
 		if c.State == Running {
@@ -268,6 +290,7 @@ func (l *scenario) happen() {
 		l.log("restart")
 		l.update()
 		l.boot()
+		l.booted = true
 	case n < 91:
 		c := &l.pod.Spec.Containers[r.Intn(len(l.pod.Spec.Containers))]
 		c.Image += "1"
@@ -275,6 +298,9 @@ func (l *scenario) happen() {
 		l.update()
 	case n < 92:
 		l.command()
+	case n < 94:
+		l.hosts = [][]string{nil, {"192.0.2.1"}, {"192.0.2.2", "2001:db8::2"}, {"2001:db8::3", "192.0.2.3"}}[r.Intn(4)]
+		l.log("node %s", l.hosts)
 	}
 }
 

@@ -180,7 +180,8 @@ func TestPodIPsAreOneOfEachFamilyTheNodesFamilyFirst(t *testing.T) {
 		{sandbox: []string{"10.0.0.1"}, shown: []string{"10.0.0.1"}},
 		{sandbox: []string{"nonsense"}},
 	} {
-		m := New(&corev1.Pod{}, Options{HostIPs: c.node})
+		m := New(&corev1.Pod{}, Options{})
+		m.SetNode(Node{HostIPs: c.node})
 		m.Observe(Observed{Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: c.sandbox}}})
 		if shown := m.addresses(); fmt.Sprint(shown) != fmt.Sprint(c.shown) {
 			t.Errorf("%v of a node with %v becomes %v, not %v", c.sandbox, c.node, shown, c.shown)
@@ -188,10 +189,52 @@ func TestPodIPsAreOneOfEachFamilyTheNodesFamilyFirst(t *testing.T) {
 	}
 }
 
+func TestTheStatusFollowsTheAddressesOfTheNode(t *testing.T) {
+	type ips = []string
+	for _, c := range []struct {
+		name        string
+		hostNetwork bool
+		node        []ips // one after the other
+		host        string
+		pod         ips
+	}{
+		{name: "a node without addresses", node: []ips{nil}, pod: ips{"10.0.0.1", "fd00::1"}},
+		{name: "a node that gets addresses", node: []ips{nil, {"192.0.2.1"}}, host: "192.0.2.1", pod: ips{"10.0.0.1", "fd00::1"}},
+		{name: "a node that gets addresses of another family", node: []ips{nil, {"2001:db8::1"}}, host: "2001:db8::1", pod: ips{"fd00::1", "10.0.0.1"}},
+		{name: "a node that gets other addresses", node: []ips{{"192.0.2.1"}, {"192.0.2.2", "2001:db8::2"}}, host: "192.0.2.2", pod: ips{"10.0.0.1", "fd00::1"}},
+		{name: "a node whose primary family changes", node: []ips{{"192.0.2.1"}, {"2001:db8::2"}}, host: "2001:db8::2", pod: ips{"10.0.0.1", "fd00::1"}},
+		{name: "a node that loses its addresses", node: []ips{{"192.0.2.1"}, nil}, host: "192.0.2.1", pod: ips{"10.0.0.1", "fd00::1"}},
+		{name: "the host network without addresses", hostNetwork: true, node: []ips{nil}},
+		{name: "the host network gets addresses", hostNetwork: true, node: []ips{nil, {"192.0.2.1"}}, host: "192.0.2.1", pod: ips{"192.0.2.1"}},
+		{name: "the host network gets other addresses", hostNetwork: true, node: []ips{{"192.0.2.1"}, {"192.0.2.2", "2001:db8::2"}}, host: "192.0.2.2", pod: ips{"192.0.2.2", "2001:db8::2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := New(&corev1.Pod{Spec: corev1.PodSpec{HostNetwork: c.hostNetwork, Containers: []corev1.Container{{Name: "a"}}}}, Options{})
+			sandbox := Sandbox{ID: "s", Ready: true}
+			if !c.hostNetwork {
+				sandbox.IPs = ips{"10.0.0.1", "fd00::1"}
+			}
+			m.Observe(Observed{Sandboxes: []Sandbox{sandbox}})
+			var s corev1.PodStatus
+			for _, node := range c.node {
+				m.SetNode(Node{HostIPs: node})
+				s = m.Next(epoch).Status
+			}
+			var pod ips
+			for _, ip := range s.PodIPs {
+				pod = append(pod, ip.IP)
+			}
+			if s.HostIP != c.host || !slices.Equal(pod, c.pod) {
+				t.Errorf("the host's address is %q and the pod's are %q, want %q and %q", s.HostIP, pod, c.host, c.pod)
+			}
+		})
+	}
+}
+
 func TestAlphaPartsOfTheStatusObeyTheirGates(t *testing.T) {
 	status := func(o Options) corev1.PodStatus {
-		o.HostIPs = []string{"192.0.2.1", "2001:db8::1"}
 		m := New(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}, o)
+		m.SetNode(Node{HostIPs: []string{"192.0.2.1", "2001:db8::1"}})
 		m.Observe(Observed{})
 		return m.Next(epoch).Status
 	}
@@ -219,7 +262,8 @@ func BenchmarkNext(b *testing.B) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "a", Image: "a"}, {Name: "b", Image: "b"}},
 	}}
-	m := New(p, Options{HostIPs: []string{"192.0.2.1"}})
+	m := New(p, Options{})
+	m.SetNode(Node{HostIPs: []string{"192.0.2.1"}})
 	observed := Observed{Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}}}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]

@@ -259,21 +259,20 @@ func (m *Machine) expired(o *Container, newer int) bool {
 }
 
 // addresses returns the pod's addresses, at most one of each IP family, that of
-// the node's primary family first.
+// the node's primary family first, as it was when the node's addresses became known.
 func (m *Machine) addresses() []string {
 	if m.pod.Spec.HostNetwork || len(m.observed.Sandboxes) == 0 || !m.observed.Sandboxes[0].Ready {
 		return nil
 	}
-	six := len(m.options.HostIPs) > 0 && isSix(m.options.HostIPs[0])
 	var first, second string
 	for _, text := range m.observed.Sandboxes[0].IPs {
 		ip, err := netip.ParseAddr(text)
 		if err != nil {
 			continue
 		}
-		if is6 := ip.Is6() && !ip.Is4In6(); is6 == six && first == "" {
+		if is6 := ip.Is6() && !ip.Is4In6(); is6 == m.six && first == "" {
 			first = ip.Unmap().String()
-		} else if is6 != six && second == "" {
+		} else if is6 != m.six && second == "" {
 			second = ip.Unmap().String()
 		}
 	}

@@ -251,7 +251,7 @@ func (m *Machine) setAddresses(s *corev1.PodStatus) {
 	if len(s.PodIPs) == 0 && (m.ended || m.isTerminating()) {
 		s.PodIPs = m.reported.PodIPs
 	}
-	hosts := m.options.HostIPs
+	hosts := m.node.HostIPs
 	if len(hosts) > 0 {
 		s.HostIP = hosts[0]
 		if !m.options.WithoutHostIPs {

@@ -32,7 +32,7 @@ func (m *Manager) sortForAdmission(set []*corev1.Pod) {
 // admit decides whether the node admits a pod. It returns a rejection if not, and
 // otherwise what the pod has to wait for, nil for nothing. Pods that have ended or
 // are being deleted are admitted: they use no resources.
-func (m *Manager) admit(p *corev1.Pod) (rejection *podworker.Rejection, wait func(context.Context)) {
+func (m *Manager) admit(p *corev1.Pod) (rejection *podworker.Rejection, wait func(context.Context) *podworker.Rejection) {
 	if p.DeletionTimestamp != nil || podspec.IsTerminal(p.Status.Phase) {
 		return nil, nil
 	}
@@ -54,28 +54,33 @@ func (m *Manager) admit(p *corev1.Pod) (rejection *podworker.Rejection, wait fun
 		}
 	}
 	if refusal == nil {
-		refusal = m.allocate(p, m.Active())
+		wait, refusal = m.allocateOrWait(p)
 	}
 	switch {
-	case refusal == nil && len(victims) > 0:
-		return nil, m.preempt(victims)
-	case refusal == nil:
-		return nil, nil
+	case refusal != nil:
+		return m.reject(p, refusal), nil
+	case len(victims) > 0:
+		return nil, inOrder(m.preempt(victims), wait)
 	}
-	m.o.Events.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: refusal.Reason, Message: refusal.Message})
-	m.o.Metrics.PodRejected(refusal.Reason)
-	return &podworker.Rejection{Reason: refusal.Reason, Message: refusal.Message}, nil
+	return nil, wait
 }
 
-// allocate allocates what the pod's containers need alone.
-func (m *Manager) allocate(p *corev1.Pod, active []*corev1.Pod) *admit.Refusal {
-	if m.o.Allocations == nil {
-		return nil
+// reject records that the node does not admit a pod.
+func (m *Manager) reject(p *corev1.Pod, refusal *admit.Refusal) *podworker.Rejection {
+	m.o.Events.Event(p, pod.Event{Type: corev1.EventTypeWarning, Reason: refusal.Reason, Message: refusal.Message})
+	m.o.Metrics.PodRejected(refusal.Reason)
+	return &podworker.Rejection{Reason: refusal.Reason, Message: refusal.Message}
+}
+
+// inOrder returns a function that waits first for the one, then for the other unless that is nil.
+func inOrder(first func(context.Context), then func(context.Context) *podworker.Rejection) func(context.Context) *podworker.Rejection {
+	return func(ctx context.Context) *podworker.Rejection {
+		first(ctx)
+		if then == nil {
+			return nil
+		}
+		return then(ctx)
 	}
-	if m.isReady() {
-		m.o.Allocations.Retain(append(active, p))
-	}
-	return m.o.Allocations.Admit(p)
 }
 
 // minVictimWait is the shortest time that a critical pod waits for the end of a pod

@@ -52,7 +52,9 @@ type Allocations interface {
 	// Admit allocates those of a pod, or returns why the node does not admit it.
 	Admit(p *corev1.Pod) *admit.Refusal
 	// Retain frees those of all other pods.
-	Retain(active []*corev1.Pod)
+	Retain(pods []*corev1.Pod)
+	// Pods returns the pods that have some.
+	Pods() []types.UID
 }
 
 // Metrics measure pods.
@@ -91,7 +93,7 @@ type Options struct {
 	MaxDeadContainers int
 	// ShuttingDown reports whether the node shuts down; nil means that it never does.
 	ShuttingDown func() bool
-	// Machine has the options of state machines that do not depend on the Node.
+	// Machine has the options of state machines.
 	Machine pod.Options
 }
 
@@ -110,6 +112,9 @@ type Manager struct {
 	// source has delivered yet. They belong to the event loop.
 	adoptable map[types.UID]runtime.Pod
 	resizes   resizes
+	// unallocated are pods that wait for what others still have alone, in the order in which
+	// they get it. They belong to the event loop.
+	unallocated []*unallocated
 }
 
 // New returns a manager without pods.
@@ -117,7 +122,7 @@ func New(o Options) *Manager {
 	m := &Manager{o: o, Table: o.Table, adoptable: map[types.UID]runtime.Pod{}, resizes: resizes{pending: map[types.UID]pendingResize{}}}
 	m.worker = podworker.Options{
 		Executor: o.Executor, Probes: o.Probes, Statuses: o.Statuses, Logs: o.Leftovers.Logs, Events: o.Events, Metrics: o.Metrics,
-		Listener: o.Queue, Health: o.Health, Clock: o.Clock, Goroutines: &m.goroutines,
+		Listener: o.Queue, Node: m.statusNode, Health: o.Health, Clock: o.Clock, Goroutines: &m.goroutines,
 	}
 	return m
 }

@@ -51,7 +51,7 @@ func (m *Manager) removeOrphans(ctx context.Context) {
 func (m *Manager) startOrphan(ctx context.Context, orphan runtime.Pod) {
 	m.startWorker(ctx, podworker.Start{
 		Pod:     &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: orphan.UID, Namespace: orphan.Namespace, Name: orphan.Name}},
-		Machine: m.machineOptions(), Known: m.o.Clock.Now(),
+		Machine: m.o.Machine, Known: m.o.Clock.Now(),
 		Observed: orphan.Observed, Unobserved: orphan.Err != nil, Orphaned: true,
 	})
 }

@@ -66,6 +66,18 @@ func (t *Table) Active() []*corev1.Pod {
 	return active
 }
 
+// holders returns the pods that have what is allocated to their containers, also those that no source
+// has.
+func (t *Table) holders() []*corev1.Pod {
+	var holders []*corev1.Pod
+	for _, w := range t.all() {
+		if w.MayRun() {
+			holders = append(holders, w.Pod())
+		}
+	}
+	return holders
+}
+
 // present returns the active pods that a source has. For one that was deleted without its grace
 // period, the scheduler has given its place to others already, while its containers still stop: as
 // kubelet, the node does not refuse those.

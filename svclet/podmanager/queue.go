@@ -65,6 +65,16 @@ func (q *Queue) HealthChanged(uids []types.UID) {
 	})
 }
 
+// NodeChanged adds a change of what pods show of their node: its addresses, and what its container
+// runtime supports.
+func (q *Queue) NodeChanged() {
+	q.add(func(_ context.Context, m *Manager) {
+		for _, w := range m.all() {
+			w.NodeChanged()
+		}
+	})
+}
+
 // PodEnded implements podworker.Listener.
 func (q *Queue) PodEnded() {
 	q.add(func(ctx context.Context, m *Manager) { m.updateQOS(ctx) })

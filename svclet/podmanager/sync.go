@@ -21,6 +21,9 @@ func (m *Manager) sync(ctx context.Context, update source.Update) {
 	for _, p := range update.Set {
 		if w := m.get(p.UID); w != nil && !w.IsRemoved() {
 			m.update(ctx, w, p)
+			if p.DeletionTimestamp != nil {
+				m.stopAllocating(p.UID)
+			}
 			continue
 		}
 		m.add(ctx, p)
@@ -41,6 +44,7 @@ func (m *Manager) removePod(p *corev1.Pod) {
 		return
 	}
 	w.Remove()
+	m.stopAllocating(p.UID)
 }
 
 // add starts a pod, or lets it wait for its predecessors.
@@ -52,7 +56,7 @@ func (m *Manager) add(ctx context.Context, p *corev1.Pod) {
 	held, adopted := m.adoptable[p.UID]
 	delete(m.adoptable, p.UID)
 	s := podworker.Start{
-		Pod: p, Machine: m.machineOptions(), Known: m.o.Clock.Now(),
+		Pod: p, Machine: m.o.Machine, Known: m.o.Clock.Now(),
 		Observed: held.Observed, Unobserved: held.Err != nil, Adopted: adopted,
 	}
 	if !adopted {
@@ -74,11 +78,10 @@ func (m *Manager) startWorker(ctx context.Context, s podworker.Start) {
 	w.Start()
 }
 
-func (m *Manager) machineOptions() pod.Options {
-	node, options := m.o.Node.Object(), m.o.Machine
-	options.HostIPs = nodeconfig.HostIPs(node)
-	options.RecursiveReadOnly = nodeconfig.RecursiveReadOnly(node, "")
-	return options
+// statusNode returns what the statuses of pods show of the node now.
+func (m *Manager) statusNode() pod.Node {
+	node := m.o.Node.Object()
+	return pod.Node{HostIPs: nodeconfig.HostIPs(node), RecursiveReadOnly: nodeconfig.RecursiveReadOnly(node, "")}
 }
 
 // hasPredecessor reports whether another pod of the same name has not been released
@@ -143,6 +146,7 @@ func (m *Manager) updateQOS(ctx context.Context) {
 	m.forgetResizes(ctx, active)
 	m.o.QOS.SetActive(active)
 	if m.o.Allocations != nil && m.isReady() {
-		m.o.Allocations.Retain(active)
+		m.o.Allocations.Retain(m.holders())
 	}
+	m.retryAllocations()
 }

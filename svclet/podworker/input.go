@@ -99,6 +99,9 @@ func (w *Worker) refresh() {
 // HealthChanged reports the pod's status again, with the health of its devices.
 func (w *Worker) HealthChanged() { w.enqueue(causeSync, func(*pod.Machine) {}) }
 
+// NodeChanged reports the pod's status and probes again, with what has changed of the node.
+func (w *Worker) NodeChanged() { w.enqueue(causeSync, func(*pod.Machine) {}) }
+
 // ObjectsChanged updates the volumes with the API objects that they show, and tries again
 // what has failed without them.
 func (w *Worker) ObjectsChanged() {

@@ -83,8 +83,10 @@ type Options struct {
 	Events   Recorder
 	Metrics  Metrics
 	Listener Listener
-	Health   Health
-	Clock    clock.WithDelayedExecution
+	// Node returns what the statuses of pods show of the node now. It must not block.
+	Node   func() pod.Node
+	Health Health
+	Clock  clock.WithDelayedExecution
 	// Goroutines counts the goroutines of workers. They end soon after the context
 	// of [New] is done.
 	Goroutines *sync.WaitGroup
@@ -109,8 +111,10 @@ type Start struct {
 	// Rejection is why the node does not admit the pod; nil if it does.
 	Rejection *Rejection
 	// Wait, if it is not nil, returns when the machine may start: when the pods
-	// that this one preempts have ended.
-	Wait func(ctx context.Context)
+	// that this one preempts, or whose resources it gets, have ended. It returns a
+	// rejection if the node does not admit the pod then, and returns soon after ctx is
+	// done.
+	Wait func(ctx context.Context) *Rejection
 }
 
 // Rejection is the reason and the message in the status of a pod that the node

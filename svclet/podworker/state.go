@@ -50,8 +50,17 @@ func (w *Worker) IsRemoved() bool {
 }
 
 // IsActive reports whether the pod uses resources of the node, or will.
-func (w *Worker) IsActive() bool {
-	return w.start.Rejection == nil && !w.start.Orphaned && !w.HasEnded()
+func (w *Worker) IsActive() bool { return w.MayRun() && !w.start.Orphaned }
+
+// MayRun reports whether a container of the pod runs, or may run later. An orphaned pod may run,
+// too, until it has ended.
+func (w *Worker) MayRun() bool { return w.rejected() == nil && !w.HasEnded() }
+
+// rejected returns why the node does not admit the pod; nil if it does.
+func (w *Worker) rejected() *Rejection {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rejection
 }
 
 // IsReleased reports whether the node has got back everything that the pod used.

@@ -48,6 +48,8 @@ type Worker struct {
 	// removed means that no source has the pod any more.
 	removed bool
 	evicted bool
+	// rejection is why the node does not admit the pod; nil if it does.
+	rejection *Rejection
 	// refreshing means that the volumes are being refreshed, refreshPending that they are to be
 	// refreshed again after that.
 	refreshing, refreshPending bool
@@ -66,7 +68,7 @@ func New(ctx context.Context, o Options, s Start) *Worker {
 	w := &Worker{
 		o: o, ctx: ctx, start: s, ended: make(chan struct{}),
 		machine: pod.New(s.Pod, s.Machine), unobserved: s.Unobserved,
-		removed: s.Orphaned, pod: s.Pod, operations: map[string]*operation{}, health: map[string][]corev1.ResourceStatus{},
+		removed: s.Orphaned, rejection: s.Rejection, pod: s.Pod, operations: map[string]*operation{}, health: map[string][]corev1.ResourceStatus{},
 	}
 	w.refreshes, w.endRefreshes = context.WithCancel(ctx)
 	return w
@@ -79,7 +81,7 @@ func (w *Worker) Start() {
 			m.Remove()
 		}
 		w.observe(w.start.Observed)
-		if r := w.start.Rejection; r != nil {
+		if r := w.rejected(); r != nil {
 			m.Reject(r.Reason, r.Message)
 		}
 	})
@@ -109,16 +111,15 @@ func (w *Worker) add(cause string, input func(*pod.Machine)) {
 // work passes inputs from the inbox to the machine until the inbox is empty.
 func (w *Worker) work() {
 	for {
+		w.prepare()
 		inbox, p := w.receive(w.o.Clock.Now())
 		if len(inbox) == 0 {
 			return
 		}
-		if !w.prepare() {
-			continue // The agent stops.
-		}
 		for _, input := range inbox {
 			input(w.machine)
 		}
+		w.machine.SetNode(w.o.Node())
 		now := w.o.Clock.Now()
 		out := w.machine.Next(now)
 		for _, op := range out.Start {
@@ -150,23 +151,26 @@ func (w *Worker) receive(now time.Time) ([]func(*pod.Machine), *corev1.Pod) {
 	return inbox, w.pod
 }
 
-// prepare waits until the machine may decide: pods that this one preempts have
-// ended, and the runtime has answered what it holds of the pod. It reports false if the
-// agent stops.
-func (w *Worker) prepare() bool {
+// prepare waits until the machine may decide: pods for whose resources this one waits have
+// ended, and the runtime has answered what it holds of the pod. It returns early if the agent
+// stops.
+func (w *Worker) prepare() {
 	if wait := w.start.Wait; wait != nil && !w.waited {
-		wait(w.ctx)
-		w.waited = w.ctx.Err() == nil
+		w.waited = true
+		if r := wait(w.ctx); r != nil {
+			w.mu.Lock()
+			w.rejection = r
+			w.mu.Unlock()
+		}
 	}
-	if w.unobserved && w.ctx.Err() == nil {
+	if w.unobserved {
 		observed, err := w.observeRuntime()
 		if err != nil {
-			return false
+			return // The agent stops.
 		}
 		w.unobserved = false
 		w.observe(observed)
 	}
-	return w.ctx.Err() == nil
 }
 
 // wakeAt sets the time at which the machine decides again if it has no input until

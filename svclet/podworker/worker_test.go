@@ -146,7 +146,7 @@ func newFixture(t *testing.T, change ...func(*Start)) *fixture {
 	}
 	r.worker = New(ctx, Options{
 		Executor: r, Probes: r, Statuses: r, Logs: r, Events: r, Metrics: r, Listener: r, Health: r,
-		Clock: r.clock, Goroutines: &r.goroutines,
+		Node: func() pod.Node { return pod.Node{} }, Clock: r.clock, Goroutines: &r.goroutines,
 	}, s)
 	t.Cleanup(func() {
 		cancel()
@@ -326,11 +326,12 @@ func TestAnUnobservedPodIsObservedBeforeTheMachineDecides(t *testing.T) {
 func TestAPodWaitsForThePodsThatItPreempts(t *testing.T) {
 	gate := make(chan struct{})
 	r := newFixture(t, func(s *Start) {
-		s.Wait = func(ctx context.Context) {
+		s.Wait = func(ctx context.Context) *Rejection {
 			select {
 			case <-gate:
 			case <-ctx.Done():
 			}
+			return nil
 		}
 	})
 	r.worker.Start()
@@ -338,6 +339,35 @@ func TestAPodWaitsForThePodsThatItPreempts(t *testing.T) {
 	r.Expect(r.operations()).To(gomega.BeEmpty())
 	close(gate)
 	r.Eventually(r.operations).ShouldNot(gomega.BeEmpty())
+}
+
+func TestAPodThatIsRejectedAfterItsWaitFails(t *testing.T) {
+	gate := make(chan struct{})
+	r := newFixture(t, func(s *Start) {
+		s.Wait = func(context.Context) *Rejection {
+			<-gate
+			return &Rejection{Reason: "UnexpectedAdmissionError", Message: "no device"}
+		}
+	})
+	r.worker.Start()
+	r.Expect(r.worker.IsActive()).To(gomega.BeTrue())
+	close(gate)
+	r.Eventually(func() corev1.PodPhase { return r.worker.Status().Phase }).Should(gomega.Equal(corev1.PodFailed))
+	r.Expect(r.worker.Status().Reason).To(gomega.Equal("UnexpectedAdmissionError"))
+	r.Expect(r.worker.IsActive()).To(gomega.BeFalse())
+	r.Expect(r.operations()).NotTo(gomega.ContainElement(gomega.HaveField("Kind", pod.SetUp)))
+}
+
+func TestAPodThatIsRemovedWhileItWaitsIsNotStarted(t *testing.T) {
+	gate := make(chan struct{})
+	r := newFixture(t, func(s *Start) {
+		s.Wait = func(context.Context) *Rejection { <-gate; return nil }
+	})
+	r.worker.Start()
+	r.worker.Remove()
+	close(gate)
+	r.Eventually(r.count(func() int { return len(r.released) })).Should(gomega.Equal(1))
+	r.Expect(r.operations()).NotTo(gomega.ContainElement(gomega.HaveField("Kind", pod.SetUp)))
 }
 
 func TestAPodIsEvictedOnce(t *testing.T) {
