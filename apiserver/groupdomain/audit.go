@@ -48,14 +48,14 @@ func (f *filter) event(e *auditapi.Event) *auditapi.Event {
 		paths[0] = uri.Path
 		uri.Path, _ = f.publicPath(uri.Path)
 		if byGroup && o.Name != "" {
-			public := direction(f.Names.Public).qualified(o.Name)
+			public := f.Names.toWire().qualified(o.Name)
 			uri.Path = strings.Replace(uri.Path, "/"+o.Resource+"/"+o.Name, "/"+o.Resource+"/"+public, 1)
 		}
 		uri.RawPath, paths[1] = "", uri.Path
 		e.RequestURI = uri.RequestURI()
 	}
 	if byGroup && o.Name != "" {
-		o.Name = direction(f.Names.Public).qualified(o.Name)
+		o.Name = f.Names.toWire().qualified(o.Name)
 	}
 	root := f.toPublic(to)
 	failed := e.ResponseStatus != nil && e.ResponseStatus.Code >= http.StatusBadRequest

@@ -36,12 +36,12 @@ func TestEventsOfAuditSayThePublicNamesAtEachStage(t *testing.T) {
 			&auditapi.Event{
 				RequestURI: "/apis/apps/v1/namespaces/n/deployments/web", ObjectRef: &auditapi.ObjectReference{APIGroup: "apps", APIVersion: "v1", Resource: "deployments", Name: "web"},
 				ResponseStatus: &metav1.Status{Code: http.StatusNotFound, Message: `deployments.apps "web" not found`, Details: &metav1.StatusDetails{Group: "apps", Kind: "deployments"}},
-				ResponseObject: unknown(`{"metadata":{},"message":"deployments.apps \"web\" not found","details":{"group":"apps","kind":"deployments"}}`),
+				ResponseObject: unknown(`{"kind":"Status","apiVersion":"v1","metadata":{},"message":"deployments.apps \"web\" not found","details":{"group":"apps","kind":"deployments"}}`),
 			},
 			&auditapi.Event{
 				RequestURI: "/apis/apps.svc.dev/v1/namespaces/n/deployments/web", ObjectRef: &auditapi.ObjectReference{APIGroup: "apps.svc.dev", APIVersion: "v1", Resource: "deployments", Name: "web"},
 				ResponseStatus: &metav1.Status{Code: http.StatusNotFound, Message: `deployments.apps.svc.dev "web" not found`, Details: &metav1.StatusDetails{Group: "apps.svc.dev", Kind: "deployments"}},
-				ResponseObject: unknown(`{"metadata":{},"message":"deployments.apps.svc.dev \"web\" not found","details":{"group":"apps.svc.dev","kind":"deployments"}}`),
+				ResponseObject: unknown(`{"kind":"Status","apiVersion":"v1","metadata":{},"message":"deployments.apps.svc.dev \"web\" not found","details":{"group":"apps.svc.dev","kind":"deployments"}}`),
 			},
 		},
 		"an object that is named by a group": {

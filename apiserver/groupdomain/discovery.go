@@ -198,8 +198,8 @@ func (f *filter) coreGroup(body []byte) (*metav1.APIGroup, error) {
 
 // nameGroup translates the names in a group.
 func (f *filter) nameGroup(g *metav1.APIGroup) {
-	public := direction(f.Names.Public)
-	g.Name = public(g.Name)
+	public := f.Names.toWire()
+	g.Name = public.group(g.Name)
 	for i := range g.Versions {
 		g.Versions[i].GroupVersion = public.apiVersion(g.Versions[i].GroupVersion)
 	}
@@ -227,7 +227,7 @@ func (f *filter) groupDocument(body []byte) ([]byte, error) {
 
 // resourceList translates the list of the resources of a group version.
 func (f *filter) resourceList(body []byte) ([]byte, error) {
-	public := direction(f.Names.Public)
+	public := f.Names.toWire()
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(body, &list); err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (f *filter) resourceList(body []byte) ([]byte, error) {
 	for i := range list.APIResources {
 		// Without a group, a resource is of the list's; a version comes with a group.
 		if r := &list.APIResources[i]; r.Group != "" || r.Version != "" {
-			r.Group = public(r.Group)
+			r.Group = public.group(r.Group)
 		}
 	}
 	list.GroupVersion = public.apiVersion(list.GroupVersion)
@@ -276,7 +276,7 @@ func (f *filter) mergeDiscovery(coreBody, others []byte) ([]byte, error) {
 func (f *filter) nameDiscovery(g *apidiscoveryv2.APIGroupDiscovery) {
 	name := func(kind *metav1.GroupVersionKind) {
 		if kind != nil && kind.Kind != "" {
-			kind.Group = direction(f.Names.Public).kindGroup(schema.GroupVersionKind(*kind))
+			kind.Group = f.Names.toWire().kindGroup(schema.GroupVersionKind(*kind))
 		}
 	}
 	if g.Name == "" {

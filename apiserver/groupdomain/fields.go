@@ -169,7 +169,7 @@ func (d direction) field(path string) func(text, kind string) string {
 		if rule && text == "*" || !rule && text == "" {
 			return text
 		}
-		return d(text)
+		return d.group(text)
 	}
 }
 
@@ -181,15 +181,15 @@ var unversioned = []string{"APIGroup", "APIGroupList", "APIResourceList", "APIVe
 var commonGroups = []string{"meta", "apidiscovery"}
 
 // isCommon reports whether a group is one of documents that are of no resource.
-func isCommon(group string) bool {
-	first, _, _ := strings.Cut(group, ".")
-	return slices.Contains(commonGroups, first)
+func (n *Names) isCommon(group string) bool {
+	name, domain, _ := strings.Cut(group, ".")
+	return slices.Contains(commonGroups, name) && slices.Contains([]string{kubernetes, defaultDomain, n.domain}, domain)
 }
 
 // objectVersion translates the apiVersion of a whole document.
 func (d direction) objectVersion(apiVersion, kind string) string {
 	group, _, _ := strings.Cut(apiVersion, "/")
-	if isCommon(group) || apiVersion == "v1" && slices.Contains(unversioned, kind) {
+	if d.names.isCommon(group) || apiVersion == "v1" && slices.Contains(unversioned, kind) {
 		return apiVersion
 	}
 	return d.apiVersion(apiVersion)

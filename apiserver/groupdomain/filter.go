@@ -121,10 +121,14 @@ func (f *filter) serveObjects(w http.ResponseWriter, req *http.Request, to route
 		f.translateRequest(translated, to)
 	}
 	rewrite.Serve(w, translated, f.next, func(out io.Writer, status int, header http.Header) rewrite.Body {
-		if status >= http.StatusBadRequest {
+		switch {
+		case header.Get("Content-Encoding") != "":
+			return nil
+		case status >= http.StatusBadRequest && own:
 			return f.failure(out, header, to, req)
-		}
-		if !own || header.Get("Content-Encoding") != "" {
+		case status >= http.StatusBadRequest:
+			return f.proxyFailure(out, header, to, req)
+		case !own:
 			return nil
 		}
 		return f.body(out, header.Get("Content-Type"), f.toPublic(to))
@@ -142,7 +146,7 @@ func (f *filter) isRead(req *http.Request, to route) bool {
 // toPublic returns the node of what a server answers with.
 func (f *filter) toPublic(to route) *node {
 	return f.node(&f.public, nodeKey{resource: to.gv.WithResource(to.resource)}, func(types []reflect.Type) *node {
-		d := direction(f.Names.Public)
+		d := f.Names.toWire()
 		root := response(d.object(schema.GroupResource{Group: to.gv.Group, Resource: to.resource}, types...))
 		root.at("details.group").translate = d.field("details.group") // of a deletion
 		return root
@@ -156,7 +160,7 @@ func (f *filter) toStored(to route, body schema.GroupVersionKind) *node {
 		body = schema.GroupVersionKind{}
 	}
 	return f.node(&f.stored, nodeKey{to.gv.WithResource(to.resource), body}, func(types []reflect.Type) *node {
-		return direction(f.Names.Stored).object(schema.GroupResource{Group: to.gv.Group, Resource: to.resource}, types...)
+		return f.Names.toStorage().object(schema.GroupResource{Group: to.gv.Group, Resource: to.resource}, types...)
 	})
 }
 
@@ -181,10 +185,19 @@ func (f *filter) node(cache *sync.Map, key nodeKey, construct func(types []refle
 }
 
 // failure returns what translates the body of an error.
-func (f *filter) failure(w io.Writer, header http.Header, to route, req *http.Request) rewrite.Body {
+func (f *filter) failure(w io.Writer, header http.Header, to route, req *http.Request) *wholeBody {
 	return whole(w, func(body []byte) ([]byte, error) {
 		return f.status(header.Get("Content-Type"), body, [2]string{to.path, req.URL.Path})
 	})
+}
+
+// proxyFailure returns what translates the body of an error of a proxied subresource, or
+// nil if a backend wrote it: the server writes its own errors without their length.
+func (f *filter) proxyFailure(w io.Writer, header http.Header, to route, req *http.Request) rewrite.Body {
+	if header.Get("Content-Length") != "" {
+		return nil
+	}
+	return &proxiedError{whole: f.failure(w, header, to, req)}
 }
 
 // body returns what translates an answer by its content type.
@@ -228,7 +241,7 @@ func (f *filter) translateQuery(req *http.Request, to route) {
 }
 
 // whole returns a body that is translated when it is complete.
-func whole(w io.Writer, translate func(body []byte) ([]byte, error)) rewrite.Body {
+func whole(w io.Writer, translate func(body []byte) ([]byte, error)) *wholeBody {
 	return &wholeBody{to: w, translate: translate}
 }
 
@@ -253,4 +266,41 @@ func (b *wholeBody) Close() error {
 	}
 	_, err := b.to.Write(body)
 	return err
+}
+
+// maxProxiedError is how many bytes of an error of a proxied subresource are held. An
+// error of the server itself is shorter.
+const maxProxiedError = 64 << 10
+
+// proxiedError is the error of the server itself or of a backend. That of a backend is
+// not held: it is flushed, or has a length.
+type proxiedError struct {
+	whole  *wholeBody
+	passes bool // the body stays
+}
+
+// Write implements io.Writer.
+func (b *proxiedError) Write(p []byte) (int, error) {
+	if !b.passes && b.whole.held.Len()+len(p) <= maxProxiedError {
+		return b.whole.Write(p)
+	}
+	if err := b.Flush(); err != nil {
+		return 0, err
+	}
+	return b.whole.to.Write(p)
+}
+
+// Flush implements rewrite.Body. The server does not flush its own errors.
+func (b *proxiedError) Flush() error {
+	b.passes = true
+	_, err := b.whole.held.WriteTo(b.whole.to)
+	return err
+}
+
+// Close implements rewrite.Body.
+func (b *proxiedError) Close() error {
+	if b.passes {
+		return nil
+	}
+	return b.whole.Close()
 }

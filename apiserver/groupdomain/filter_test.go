@@ -33,11 +33,7 @@ func serve(t *testing.T, req *http.Request, status int, answer string) (w *httpt
 // serveAs is serve with an answer of a content type.
 func serveAs(t *testing.T, req *http.Request, status int, contentType, answer string) (w *httptest.ResponseRecorder, got *http.Request, body string, err error) {
 	t.Helper()
-	scheme, err := apis.NewScheme(apis.Kinds())
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler := Filter(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := newFilter(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r
 		var read []byte
 		read, err = io.ReadAll(r.Body)
@@ -45,7 +41,20 @@ func serveAs(t *testing.T, req *http.Request, status int, contentType, answer st
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, answer)
-	}), Config{
+	})
+	w = httptest.NewRecorder()
+	handler.ServeHTTP(w, req)
+	return w, got, body, err
+}
+
+// newFilter returns the filter before a handler.
+func newFilter(t *testing.T, next http.HandlerFunc) http.Handler {
+	t.Helper()
+	scheme, err := apis.NewScheme(apis.Kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Filter(next, Config{
 		Names: newNames(t), FleetName: "default", Scheme: scheme, MaxBody: 1000, Compress: true, Proxied: sets.New("proxy"),
 		Kinds: map[schema.GroupVersionResource]schema.GroupVersionKind{
 			{Version: "v1", Resource: "configmaps"}: {Version: "v1", Kind: "ConfigMap"},
@@ -53,9 +62,6 @@ func serveAs(t *testing.T, req *http.Request, status int, contentType, answer st
 			{Version: "v1", Resource: "pods"}:       {Version: "v1", Kind: "Pod"},
 		},
 	})
-	w = httptest.NewRecorder()
-	handler.ServeHTTP(w, req)
-	return w, got, body, err
 }
 
 func TestBodiesOfRequestsAreReadInStoredNames(t *testing.T) {
@@ -82,6 +88,23 @@ func TestBodiesOfRequestsAreReadInStoredNames(t *testing.T) {
 		_, got, body, err := serve(t, req, http.StatusOK, "{}")
 		if err != nil || body != test.want || got.URL.Path != "/api/v1/namespaces/n/configmaps" {
 			t.Errorf("%s: read %q (%v) at %s, want %q", name, body, err, got.URL.Path, test.want)
+		}
+	}
+}
+
+func TestCustomResourcesMayHaveAGroupThatBeginsAsACommonOne(t *testing.T) {
+	for _, group := range []string{"meta.example.com", "apidiscovery.example.com", "meta.k8s.io.example.com", "metadata.example.com"} {
+		stored := `{"apiVersion":"` + group + `/v1","kind":"Widget","metadata":{"name":"a"}}`
+		public := `{"apiVersion":"` + group + `.svc.dev/v1","kind":"Widget","metadata":{"name":"a"}}`
+		path := "/apis/" + group + ".svc.dev/v1/namespaces/n/widgets"
+		w, _, body, err := serve(t, httptest.NewRequest(http.MethodPost, path, strings.NewReader(public)), http.StatusCreated, stored)
+		if err != nil || body != stored || w.Body.String() != public {
+			t.Errorf("%s: read %s (%v), answered with %s", group, body, err, w.Body)
+		}
+		notFound := `{"kind":"Status","apiVersion":"v1","message":"widgets.` + group + ` \"a\" not found","details":{"name":"a","group":"` + group + `","kind":"widgets"}}`
+		w, _, _, _ = serve(t, httptest.NewRequest(http.MethodGet, path+"/a", nil), http.StatusNotFound, notFound)
+		if want := "widgets." + group + `.svc.dev \"a\" not found`; !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %s, want %s in it", group, w.Body, want)
 		}
 	}
 }

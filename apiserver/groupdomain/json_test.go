@@ -30,7 +30,7 @@ func translateJSON(t testing.TB, root *node, body string, size int) string {
 
 // publicAnswer returns the node of answers with objects whose fields name a group.
 func publicAnswer(t testing.TB, fields ...string) *node {
-	public := direction(newNames(t).Public)
+	public := newNames(t).toWire()
 	object := public.object(schema.GroupResource{})
 	for _, path := range fields {
 		object.at(path).translate = public.field(path)

@@ -134,13 +134,13 @@ func TestEveryKindIsTranslatedAlikeInJSONAndProtobuf(t *testing.T) {
 func checkKind(t *testing.T, seed int64, scheme *runtime.Scheme, gr schema.GroupResource, obj runtime.Object) {
 	t.Helper()
 	names, gvk := newNames(t), obj.GetObjectKind().GroupVersionKind()
-	public := direction(names.Public).object(gr, reflect.TypeOf(obj))
+	public := names.toWire().object(gr, reflect.TypeOf(obj))
 	original := mustMarshal(t, obj)
 	fromJSON := public.json(original, gvk.Kind)
 	if bytes.Equal(original, fromJSON) {
 		t.Errorf("seed %d: %s was not translated", seed, gvk)
 	}
-	stored := direction(names.Stored).object(gr, reflect.TypeOf(obj))
+	stored := names.toStorage().object(gr, reflect.TypeOf(obj))
 	if back := stored.json(fromJSON, gvk.Kind); !bytes.Equal(back, original) {
 		t.Errorf("seed %d: %s came back otherwise: %s", seed, gvk, cmp.Diff(string(original), string(back)))
 	}

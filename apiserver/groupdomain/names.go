@@ -14,6 +14,8 @@ import (
 const (
 	// kubernetes is the domain of Kubernetes' own groups.
 	kubernetes = "k8s.io"
+	// defaultDomain is the domain whose spelling filter alias always accepts.
+	defaultDomain = "svc.dev"
 	// core is the name of the core group, which is empty in storage.
 	core = "core"
 	// host is the end of the stored name of a group of the host. It keeps an owner
@@ -113,7 +115,16 @@ func (n *Names) Stored(group string) string {
 }
 
 // direction is one of the two translations of a group.
-type direction func(group string) string
+type direction struct {
+	names *Names
+	group func(group string) string // returns the translation of a group
+}
+
+// toWire returns the translation of what is stored.
+func (n *Names) toWire() direction { return direction{n, n.Public} }
+
+// toStorage returns the translation of what is on the wire.
+func (n *Names) toStorage() direction { return direction{n, n.Stored} }
 
 // apiVersion translates a group and version as in apiVersion.
 func (d direction) apiVersion(apiVersion string) string {
@@ -124,7 +135,7 @@ func (d direction) apiVersion(apiVersion string) string {
 	if version == "" {
 		return apiVersion
 	}
-	if group = d(group); group == "" {
+	if group = d.group(group); group == "" {
 		return version
 	}
 	return group + "/" + version
@@ -137,5 +148,5 @@ func (d direction) qualified(name string) string {
 	if !ok {
 		return name
 	}
-	return first + "." + d(group)
+	return first + "." + d.group(group)
 }

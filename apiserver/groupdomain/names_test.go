@@ -46,7 +46,7 @@ func TestTheDomainAloneIsNotTheCoreGroup(t *testing.T) {
 
 func TestVersionsAndQualifiedNamesAreTranslated(t *testing.T) {
 	names := newNames(t)
-	public, stored := direction(names.Public), direction(names.Stored)
+	public, stored := names.toWire(), names.toStorage()
 	for _, test := range []struct {
 		translate func(string) string
 		in, want  string
@@ -65,6 +65,22 @@ func TestVersionsAndQualifiedNamesAreTranslated(t *testing.T) {
 	} {
 		if got := test.translate(test.in); got != test.want {
 			t.Errorf("%q became %q, want %q", test.in, got, test.want)
+		}
+	}
+}
+
+func TestGroupsOfDocumentsOfNoResourceKeepTheirSpelling(t *testing.T) {
+	names, err := New("fleet.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for group, want := range map[string]bool{
+		"meta.k8s.io": true, "meta.svc.dev": true, "meta.fleet.example.com": true,
+		"apidiscovery.k8s.io": true, "apidiscovery.svc.dev": true, "apidiscovery.fleet.example.com": true,
+		"": false, "meta": false, "apps": false, "meta.example.com": false, "meta.": false, "metadata.k8s.io": false, "meta.k8s.io.fleet.example.com": false,
+	} {
+		if got := names.isCommon(group); got != want {
+			t.Errorf("%q: %t, want %t", group, got, want)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (f *filter) nameKind(kind any) {
 	group, _ := gvk["group"].(string)
 	version, _ := gvk["version"].(string)
 	name, _ := gvk["kind"].(string)
-	gvk["group"] = direction(f.Names.Public).kindGroup(schema.GroupVersionKind{Group: group, Version: version, Kind: name})
+	gvk["group"] = f.Names.toWire().kindGroup(schema.GroupVersionKind{Group: group, Version: version, Kind: name})
 }
 
 // openAPIList translates the list of the documents of OpenAPI v3.

@@ -69,7 +69,7 @@ func (f *filter) requestBody(contentType string, body []byte, to route) ([]byte,
 	if err != nil && contentType != "" {
 		return body, nil
 	}
-	stored := direction(f.Names.Stored)
+	stored := f.Names.toStorage()
 	switch mediaType {
 	case string(types.JSONPatchType):
 		return patchOperations(f.toStored(to, schema.GroupVersionKind{}), body), nil
@@ -109,7 +109,7 @@ func (f *filter) protobufRequest(body []byte, to route) ([]byte, error) {
 	if err := f.checkVersion(object.TypeMeta, to); err != nil {
 		return nil, err
 	}
-	version := direction(f.Names.Stored).objectVersion(object.APIVersion, object.Kind)
+	version := f.Names.toStorage().objectVersion(object.APIVersion, object.Kind)
 	root := f.toStored(to, schema.FromAPIVersionAndKind(version, object.Kind))
 	p := &protobuf{scheme: f.Scheme, root: root, stored: func(string) string { return version }}
 	if translated, err := p.object(body); err == nil {
@@ -121,12 +121,12 @@ func (f *filter) protobufRequest(body []byte, to route) ([]byte, error) {
 // checkVersion returns an error if a body names an API of the host: the error of the
 // handler would say the stored version.
 func (f *filter) checkVersion(meta runtime.TypeMeta, to route) error {
-	stored := direction(f.Names.Stored).objectVersion(meta.APIVersion, meta.Kind)
+	stored := f.Names.toStorage().objectVersion(meta.APIVersion, meta.Kind)
 	if stored == meta.APIVersion || !strings.Contains(stored, host) {
 		return nil
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
-		meta.APIVersion, direction(f.Names.Public).apiVersion(to.gv.String())))
+		meta.APIVersion, f.Names.toWire().apiVersion(to.gv.String())))
 }
 
 // json returns the translation of a document whose kind is known.

@@ -259,7 +259,7 @@ func (f *filter) admission(request map[string]json.RawMessage) (func(answer []by
 			continue
 		}
 		stored, _ := group["group"].(string)
-		if !isCommon(stored) {
+		if !f.Names.isCommon(stored) {
 			group["group"] = f.Names.Public(stored)
 		}
 		var err error
@@ -281,7 +281,7 @@ func (f *filter) conversion(request map[string]json.RawMessage) (func(answer []b
 	if err != nil {
 		return nil, err
 	}
-	public, stored := direction(f.Names.Public), direction(f.Names.Stored)
+	public, stored := f.Names.toWire(), f.Names.toStorage()
 	if request["desiredAPIVersion"], err = json.Marshal(public.apiVersion(desired)); err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func (n *Names) objectsRoute(r route, root string, rest []string, slash bool) ro
 	if len(rest) > 1 {
 		r.name = rest[1]
 		if namedByGroup[schema.GroupResource{Group: r.gv.Group, Resource: r.resource}] != nil {
-			rest[1] = direction(n.Stored).qualified(rest[1])
+			rest[1] = n.toStorage().qualified(rest[1])
 		}
 	}
 	if len(rest) > 2 {
