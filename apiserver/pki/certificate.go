@@ -32,25 +32,36 @@ const clockSkew = time.Hour
 // reissue is a reason to replace a valid certificate.
 type reissue struct {
 	reason string
-	holds  func(have *x509.Certificate, w want, now time.Time) bool
+	holds  func(have, authority *x509.Certificate, w want, now time.Time) bool
 }
 
 var reissues = []reissue{
-	{"it expires soon", func(have *x509.Certificate, w want, now time.Time) bool {
+	{"it expires soon", func(have, _ *x509.Certificate, w want, now time.Time) bool {
 		return now.Add(w.renewal).After(have.NotAfter)
 	}},
-	{"it is not valid yet: the clock was set back", func(have *x509.Certificate, _ want, now time.Time) bool {
+	{"it is not valid yet: the clock was set back", func(have, _ *x509.Certificate, _ want, now time.Time) bool {
 		return now.Before(have.NotBefore)
 	}},
-	{"its subject has changed", func(have *x509.Certificate, w want, _ time.Time) bool {
+	{"its subject has changed", func(have, _ *x509.Certificate, w want, _ time.Time) bool {
 		return have.Subject.String() != w.template.Subject.String()
 	}},
-	{"the server has a new name or address", func(have *x509.Certificate, w want, _ time.Time) bool {
+	{"the server has a new name or address", func(have, _ *x509.Certificate, w want, _ time.Time) bool {
 		return lacksName(have, &w.template)
 	}},
-	{"it has the name of API servers, which a node must not have", func(have *x509.Certificate, w want, _ time.Time) bool {
+	{"it has the name of API servers, which a node must not have", func(have, _ *x509.Certificate, w want, _ time.Time) bool {
 		return slices.Contains(have.DNSNames, apiServerName) && !slices.Contains(w.template.DNSNames, apiServerName)
 	}},
+	{"its authority was renewed with another name or key identifier", func(have, authority *x509.Certificate, w want, _ time.Time) bool {
+		return !w.template.IsCA && !namesIssuer(have, authority)
+	}},
+}
+
+// namesIssuer reports whether a certificate names an authority as its issuer. Verifiers
+// find the authority by its encoded name, and some compare the identifier of its key if
+// both certificates have it (RFC 5280, sections 4.1.2.4 and 4.2.1.1).
+func namesIssuer(have, authority *x509.Certificate) bool {
+	return bytes.Equal(have.RawIssuer, authority.RawSubject) &&
+		(len(have.AuthorityKeyId) == 0 || len(authority.SubjectKeyId) == 0 || bytes.Equal(have.AuthorityKeyId, authority.SubjectKeyId))
 }
 
 // lacksName reports whether a name of w is missing in have. Additional names in
@@ -87,8 +98,11 @@ func (p *PKI) ensure(w want, by *pair) (got *pair, reason string, err error) {
 	}
 	if by == nil {
 		by = &pair{certificate: have, key: key}
-		if have != nil { // users may bring an authority of any name, and the certificates that it has signed contain it
-			w.template.Subject = have.Subject
+		if have != nil {
+			// Users may bring an authority of any name. The certificates that it has signed
+			// contain the encoded name and the key identifier, so a renewal keeps both.
+			w.template.Subject, w.template.RawSubject = have.Subject, have.RawSubject
+			w.template.SubjectKeyId = have.SubjectKeyId
 		}
 	}
 	if have == nil {
@@ -98,7 +112,7 @@ func (p *PKI) ensure(w want, by *pair) (got *pair, reason string, err error) {
 			return nil, "", err
 		}
 		for _, r := range reissues {
-			if r.holds(have, w, p.cfg.Clock.Now()) {
+			if r.holds(have, by.certificate, w, p.cfg.Clock.Now()) {
 				reason = r.reason
 				break
 			}

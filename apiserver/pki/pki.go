@@ -16,9 +16,9 @@
 //
 // each as <name>.crt and <name>.key (sa.pub and sa.key). The names are those of
 // kubeadm, so that users may bring some of their own. Keys are ECDSA P-256. A
-// renewal keeps the key: one rename replaces a certificate, a certificate always
-// matches its key, and certificates that an authority has signed stay valid after
-// its renewal.
+// renewal keeps the key: one rename replaces a certificate, and a certificate always
+// matches its key. The renewal of an authority keeps its encoded name and its key
+// identifier, too: certificates that it has signed stay valid.
 //
 // The kubeconfigs of the administrator, the controllers and the node contain
 // these certificates, and are written again when they change.

@@ -2,9 +2,6 @@ package pki
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"net"
 	"os"
@@ -113,38 +110,6 @@ func TestTheCertificateOfAnotherUserIsReplaced(t *testing.T) {
 	}
 	if string(config.CertData) != e.read(t, "controller-manager.crt") {
 		t.Error("the controllers' kubeconfig does not have the new certificate")
-	}
-}
-
-func TestARenewedAuthorityOfAUserKeepsItsName(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	brought, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "the company", Organization: []string{"of mine"}}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := cert.EncodeCertificates(brought)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pem, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := newEnvironment(t)
-	e.write(t, "ca.crt", string(content))
-	e.write(t, "ca.key", string(pem))
-	e.clock.SetTime(brought.NotBefore.Add(day))
-	e.open(t)
-	if e.read(t, "ca.crt") != string(content) {
-		t.Error("it was replaced")
-	}
-	e.clock.SetTime(brought.NotAfter.Add(-day))
-	e.open(t)
-	if got := e.certificate(t, "ca"); got.Subject.String() != brought.Subject.String() || !got.NotAfter.After(brought.NotAfter) {
-		t.Errorf("renewed as %s until %s", got.Subject, got.NotAfter)
 	}
 }
 

@@ -80,5 +80,5 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 func nodeChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return isReady(before) != isReady(after) || isExcluded(before) != isExcluded(after) ||
-		!slices.Equal(before.Status.Addresses, after.Status.Addresses)
+		before.Status.DaemonEndpoints != after.Status.DaemonEndpoints || !slices.Equal(before.Status.Addresses, after.Status.Addresses)
 }

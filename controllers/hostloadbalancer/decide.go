@@ -109,6 +109,8 @@ func (s *state) decideOne(svc *corev1.Service, used map[port]use) result {
 			r.problem = fmt.Sprintf("port %s of the nodes is %s service %s/%s: choose another port", wanted, by.as, by.service.Namespace, by.service.Name)
 		} else if slices.Contains(s.reserved, int(p.Port)) {
 			r.problem = fmt.Sprintf("port %s of the nodes is reserved for their own programs (--%s): choose another port", wanted, ReservedFlag)
+		} else if s.hasAgent(wanted) {
+			r.problem = fmt.Sprintf("port %s of the nodes is that of a node's agent: choose another port", wanted)
 		} else {
 			continue
 		}
@@ -127,6 +129,13 @@ func (s *state) decideOne(svc *corev1.Service, used map[port]use) result {
 		used[port{p.Protocol, p.Port}] = use{svc, "used by"}
 	}
 	return r
+}
+
+// hasAgent reports whether the agent of a node that may get services listens at a port.
+func (s *state) hasAgent(p port) bool {
+	return p.protocol == corev1.ProtocolTCP && slices.ContainsFunc(s.nodes, func(n *corev1.Node) bool {
+		return !isExcluded(n) && n.Status.DaemonEndpoints.KubeletEndpoint.Port == p.number
+	})
 }
 
 // addresses returns the addresses of a service's families at which nodes serve it.

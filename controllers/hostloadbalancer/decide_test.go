@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 // node returns a ready node with internal addresses.
@@ -27,6 +28,10 @@ func node(name string, change func(*corev1.Node), addresses ...string) *corev1.N
 
 func notReady(n *corev1.Node) { n.Status.Conditions = nil }
 func excluded(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" }
+
+func agentAt(number int32) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Status.DaemonEndpoints.KubeletEndpoint.Port = number }
+}
 
 // balancer returns a service with a port, created in some second.
 func balancer(name string, second int64, number int32, change func(*corev1.Service)) *corev1.Service {
@@ -174,6 +179,17 @@ func TestServicesSharePortsOfNodes(t *testing.T) {
 			name: "reserved ports are not given away", nodes: []*corev1.Node{a}, services: []*corev1.Service{balancer("ssh", 1, 22, nil)},
 			want: []string{"ssh : port 22/TCP of the nodes is reserved for their own programs (--host-load-balancer-reserved-ports): choose another port"},
 		},
+		{
+			name: "nor are those of the nodes' agents", nodes: []*corev1.Node{a, node("b", agentAt(10350), "10.0.0.2"), node("c", func(n *corev1.Node) { agentAt(10450)(n); excluded(n) }, "10.0.0.3")},
+			services: []*corev1.Service{
+				balancer("agent", 1, 10350, func(s *corev1.Service) {
+					s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "10.0.0.1"}, {IP: "10.0.0.2"}}
+				}),
+				balancer("udp", 2, 10350, func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }),
+				balancer("excluded", 3, 10450, nil),
+			},
+			want: []string{"agent : port 10350/TCP of the nodes is that of a node's agent: choose another port", "udp 10.0.0.1,10.0.0.2", "excluded 10.0.0.1,10.0.0.2"},
+		},
 	})
 }
 
@@ -209,5 +225,14 @@ func TestReservedPortsAreValidated(t *testing.T) {
 	o := options{reserved: []int{22, 0, 70000}}
 	if errs := o.validate(); len(errs) != 2 {
 		t.Errorf("got %v", errs)
+	}
+}
+
+func TestAnotherPortOfANodesAgentIsMoreThanAHeartbeat(t *testing.T) {
+	for number, want := range map[int32]bool{10250: false, 10350: true} {
+		update := event.UpdateEvent{ObjectOld: node("a", agentAt(10250)), ObjectNew: node("a", agentAt(number))}
+		if got := nodeChanged(update); got != want {
+			t.Errorf("from 10250 to %d: got %v, want %v", number, got, want)
+		}
 	}
 }
