@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Replaces the data of a fleet, which config/aggregated has installed into the cluster of the
 # present kubeconfig, by a snapshot that hack/backup.sh has written. The fleet is away
-# meanwhile. Each member of etcd is restored in a pod with its volume, by etcd's image;
-# containers of $SHELL_IMAGE, which has a shell, write the file there and replace the data.
+# meanwhile. Each member of etcd is restored in a pod with its volume, by etcd's image; in
+# containers of $SHELL_IMAGE, which has a shell, this script writes the file there and
+# replaces the data.
 # usage: [NAMESPACE=svc-system] [BIN=bin] [SHELL_IMAGE=busybox:1.37] hack/restore.sh FILE
 set -euo pipefail
 
@@ -20,29 +21,41 @@ IFS=, read -ra members <<<"$cluster"
 for i in "${!members[@]}"; do
 	kubectl get persistentvolumeclaim "data-svc-etcd-$i" -o name
 done
-# After an attempt that has failed they have no pods: the manifests give them two.
+# After an attempt that has failed they may have no pods: the manifests give them two.
+etcds=$(of statefulset/svc-etcd '{.spec.replicas}')
 servers=$(of deployment/svc-apiserver '{.spec.replicas}')
 managers=$(of deployment/svc-controller-manager '{.spec.replicas}')
+((servers)) || servers=2
+((managers)) || managers=2
 
 back() {
-	kubectl scale --replicas="${#members[@]}" statefulset/svc-etcd
-	kubectl scale --replicas=$((servers ? servers : 2)) deployment/svc-apiserver
-	kubectl scale --replicas=$((managers ? managers : 2)) deployment/svc-controller-manager
+	kubectl scale --replicas="${#members[@]}" statefulset/svc-etcd &&
+		kubectl scale --replicas="$servers" deployment/svc-apiserver &&
+		kubectl scale --replicas="$managers" deployment/svc-controller-manager
 }
-restored=0
+# The number of members whose data may have been replaced. A member is counted before this
+# script replaces its data; its pod alone never does.
+replaced=0
 failed() {
-	if ((restored)); then
-		echo "$restored of ${#members[@]} members of etcd have the snapshot's data, so the fleet stays away: run this again" >&2
+	trap '' INT TERM HUP # another Ctrl-C does not end this before it says whether the fleet starts
+	if ((replaced)); then
+		echo "the data of $replaced of ${#members[@]} members of etcd has been replaced, or may have been, so the fleet stays away: run this again" >&2
+	elif ((!etcds)); then
+		echo "the fleet was away before, and an earlier attempt may have replaced data, so it stays away: run this again" >&2
+	elif kubectl delete pod svc-etcd-restore-0 --ignore-not-found --timeout=2m && back; then
+		echo "no data has been replaced: the fleet starts again" >&2
 	else
-		back
+		echo "no data has been replaced, but the fleet is not started: the host does not answer, or pod svc-etcd-restore-0 does not end and may keep a volume of etcd." \
+			"Run this again; or, to go on with the old data, delete the pod, and scale statefulset/svc-etcd to ${#members[@]}," \
+			"deployment/svc-apiserver to $servers and deployment/svc-controller-manager to $managers" >&2
 	fi
 }
 trap failed EXIT
 kubectl scale --replicas=0 deployment/svc-controller-manager deployment/svc-apiserver statefulset/svc-etcd
 kubectl wait pod --for=delete --timeout=5m -l 'app.kubernetes.io/name in (svc-etcd, svc-apiserver)'
 
-# restore restores one member. Its revision becomes a later one than clients have seen, so
-# that they read everything again.
+# restore restores one member: beside its data first, which it replaces then. Its revision
+# becomes a later one than clients have seen, so that they read everything again.
 restore() {
 	local pod=svc-etcd-restore-$1 security='{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}'
 	local mounts='[{name: data, mountPath: /var/lib/etcd}, {name: snapshot, mountPath: /snapshot}]'
@@ -84,7 +97,7 @@ restore() {
 		  containers:
 		  - name: replace
 		    image: ${SHELL_IMAGE:-busybox:1.37}
-		    command: [sh, -c, 'rm -rf /var/lib/etcd/data && mv /var/lib/etcd/restored /var/lib/etcd/data']
+		    command: [sh, -c, 'sleep 3600']
 		    securityContext: $security
 		    volumeMounts: $mounts
 		  volumes:
@@ -93,21 +106,22 @@ restore() {
 	POD
 	kubectl wait "pod/$pod" --for='jsonpath={.status.initContainerStatuses[0].state.running}' --timeout=5m
 	kubectl exec -i "$pod" -c upload -- sh -c 'cat >/snapshot/part && mv /snapshot/part /snapshot/complete.db' <"$file"
-	local phase=
-	until [[ $phase == Succeeded || $phase == Failed ]]; do
+	local phase=Pending
+	while [[ $phase == Pending ]]; do
 		sleep 1
 		phase=$(of "pod/$pod" '{.status.phase}')
 	done
-	if [[ $phase == Failed ]]; then
+	if [[ $phase != Running ]]; then
 		kubectl logs "$pod" -c restore >&2 || true
 		echo "pod $pod has not restored its volume" >&2
 		return 1
 	fi
+	((++replaced))
+	kubectl exec "$pod" -c replace -- sh -c 'rm -rf /var/lib/etcd/data && mv /var/lib/etcd/restored /var/lib/etcd/data'
 	kubectl delete pod "$pod"
 }
 for i in "${!members[@]}"; do
 	restore "$i"
-	((++restored))
 done
 trap - EXIT
 back
