@@ -32,6 +32,8 @@ func (Config) gateways([]string) ([]netip.Addr, error) { return nil, errLinux }
 
 func endOfLog(string) string { return "" }
 
+func limitLog(string) (bool, error) { return false, errLinux }
+
 // Reset is supported on Linux only.
 func Reset(context.Context, Config, Leavings) (int, error) { return 0, errLinux }
 

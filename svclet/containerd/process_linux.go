@@ -1,7 +1,6 @@
 package containerd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -241,25 +240,4 @@ func environment(own []string, programs Programs) []string {
 		}
 	}
 	return append(env, "PATH="+strings.Join(path, string(filepath.ListSeparator)))
-}
-
-// openLog creates a new log file, and keeps the previous one.
-func openLog(path string) (*os.File, error) {
-	if err := os.Rename(path, path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-}
-
-// logTail is how much of the end of a log is read.
-const logTail = 4 << 10
-
-// endOfLog returns the end of containerd's log for an error message.
-func endOfLog(path string) string {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	content = bytes.TrimSpace(content[max(0, len(content)-logTail):])
-	return fmt.Sprintf("; its log, %s, ends with: %s", path, content[bytes.LastIndexByte(content, '\n')+1:])
 }

@@ -33,6 +33,9 @@ const (
 	minBackOff = 100 * time.Millisecond
 	maxBackOff = 30 * time.Second
 	steady     = time.Minute
+
+	// logInterval is the time between two checks of the size of containerd's log.
+	logInterval = time.Minute
 )
 
 // Runtime is a running containerd.
@@ -349,17 +352,15 @@ func (r *Runtime) abandon(ctx context.Context) {
 	}
 }
 
-// keep restarts containerd whenever it exits, until ctx is done. A containerd that
-// is starting then is kept.
+// keep restarts containerd whenever it exits and limits the size of its log, until ctx is
+// done. A containerd that is starting then is kept.
 func (r *Runtime) keep(ctx context.Context) {
 	logger, clock := klog.FromContext(ctx), r.settings.clock()
 	delay := minBackOff
 	for {
 		began := clock.Now()
-		select {
-		case <-ctx.Done():
+		if err := r.awaitExit(ctx); err != nil {
 			return
-		case <-r.process.ended:
 		}
 		if clock.Since(began) >= steady {
 			delay = minBackOff
@@ -386,6 +387,25 @@ func (r *Runtime) keep(ctx context.Context) {
 				if next != nil {
 					r.abandon(ctx)
 				}
+			}
+		}
+	}
+}
+
+// awaitExit waits until containerd exits, and limits the size of its log meanwhile. It returns
+// an error when ctx is done.
+func (r *Runtime) awaitExit(ctx context.Context) error {
+	tick := r.settings.clock().NewTicker(logInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.process.ended:
+			return nil
+		case <-tick.C():
+			if _, err := limitLog(r.LogFile); err != nil {
+				klog.FromContext(ctx).Error(err, "Failed to limit the size of containerd's log, will retry", "log", r.LogFile)
 			}
 		}
 	}
