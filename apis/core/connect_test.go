@@ -24,6 +24,9 @@ type stored struct {
 }
 
 func (s stored) Get(_ context.Context, namespace, name string) (runtime.Object, error) {
+	if name == "" {
+		return nil, apierrors.NewBadRequest("Name parameter required.")
+	}
 	for _, obj := range s.objects {
 		if m := obj.(metav1.Object); m.GetNamespace() == namespace && m.GetName() == name {
 			return obj, nil
@@ -35,7 +38,7 @@ func (s stored) Get(_ context.Context, namespace, name string) (runtime.Object, 
 func connectEnv() *resource.Env {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
 	pod := func(name, node, ip string, containers ...string) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{PodIP: ip}}
+		p := &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}}
 		for _, c := range containers {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: c, Ports: []corev1.ContainerPort{{ContainerPort: 8080}}})
 		}
@@ -44,13 +47,10 @@ func connectEnv() *resource.Env {
 	debugged := pod("debugged", "node", "10.1.2.3", "c")
 	debugged.Spec.InitContainers = []corev1.Container{{Name: "init"}}
 	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"}}}
-	ready := func(address string, target string) corev1.Endpoints {
-		return corev1.Endpoints{ObjectMeta: meta(target), Subsets: []corev1.EndpointSubset{{
-			Addresses: []corev1.EndpointAddress{{IP: address, TargetRef: &corev1.ObjectReference{Kind: "Pod"}}},
-			Ports:     []corev1.EndpointPort{{Name: "web", Port: 8080}},
-		}}}
-	}
-	behind, local := ready("10.1.2.3", "web"), ready("127.0.0.1", "local")
+	behind := &corev1.Endpoints{ObjectMeta: meta("web"), Subsets: []corev1.EndpointSubset{{
+		Addresses: []corev1.EndpointAddress{{IP: "10.1.2.3", TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "one"}}},
+		Ports:     []corev1.EndpointPort{{Name: "web", Port: 8080}},
+	}}}
 	objects := map[string][]runtime.Object{
 		"pods": {pod("one", "node", "10.1.2.3", "c"), pod("two", "node", "fd00::1", "a", "b"), pod("waiting", "", "", "c"), pod("local", "node", "127.0.0.1", "c"), debugged},
 		"nodes": {
@@ -60,7 +60,7 @@ func connectEnv() *resource.Env {
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare"}},
 		},
 		"services":  {&corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "web", Port: 80}}}}},
-		"endpoints": {&behind, &local},
+		"endpoints": {behind, &corev1.Endpoints{ObjectMeta: meta("empty")}},
 	}
 	return &resource.Env{
 		Agents: resource.Agents{AddressTypes: []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeHostName}},
@@ -104,7 +104,8 @@ func TestWhereARequestGoes(t *testing.T) {
 		{"a service by its port's number", serviceProxy, "web:80", &corev1.ServiceProxyOptions{Path: "/x"}, "http://10.1.2.3:8080/x"},
 		{"a service by its port's name", serviceProxy, "https:web:web", &corev1.ServiceProxyOptions{}, "https://10.1.2.3:8080"},
 		{"no port that the service does not have", serviceProxy, "web:81", &corev1.ServiceProxyOptions{}, `no service port 81 found for service "web"`},
-		{"no service whose endpoints are the server's own", serviceProxy, "local:web", &corev1.ServiceProxyOptions{}, "no endpoints available"},
+		{"no port that the endpoints do not have", serviceProxy, "web:none", &corev1.ServiceProxyOptions{}, `no endpoints available for service "web:none"`},
+		{"no service without endpoints", serviceProxy, "empty:web", &corev1.ServiceProxyOptions{}, `no endpoints available for service "empty"`},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			where, err := test.connect.Locate(t.Context(), connectEnv(), resource.ConnectRequest{Namespace: "ns", Name: test.name, Options: test.options})

@@ -38,12 +38,19 @@ var serviceProxy = resource.Connect{
 		if err != nil {
 			return nil, err
 		}
-		hosts := readyHosts(obj.(*corev1.Endpoints), port)
-		if len(hosts) == 0 {
-			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", req.Name))
+		endpoints := obj.(*corev1.Endpoints)
+		if len(endpoints.Subsets) == 0 {
+			return nil, noEndpoints(name)
+		}
+		host, err := randomHost(ctx, env, endpoints, port)
+		if err != nil {
+			return nil, err
+		}
+		if host == "" {
+			return nil, noEndpoints(req.Name)
 		}
 		return &resource.Location{URL: &url.URL{
-			Scheme: cmp.Or(scheme, "http"), Host: hosts[rand.IntN(len(hosts))], Path: req.Options.(*corev1.ServiceProxyOptions).Path,
+			Scheme: cmp.Or(scheme, "http"), Host: host, Path: req.Options.(*corev1.ServiceProxyOptions).Path,
 		}}, nil
 	},
 }
@@ -62,23 +69,52 @@ func portName(ctx context.Context, env *resource.Env, namespace, name, number st
 	return ports[i].Name, nil
 }
 
-// readyHosts returns the endpoints of the named port that are pods and whose
-// addresses are not those of the API server's machine.
-func readyHosts(endpoints *corev1.Endpoints, port string) []string {
-	var hosts []string
+func noEndpoints(service string) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", service))
+}
+
+// podEndpoint is an endpoint of a service that refers to a pod of its namespace.
+type podEndpoint struct {
+	pod, ip string
+	port    int32
+}
+
+// randomHost returns the address and port of a random endpoint of the named port, or ""
+// if there is none. The pod that the endpoint refers to must have the address: a client
+// that may write Endpoints must not choose what the API server connects to.
+func randomHost(ctx context.Context, env *resource.Env, endpoints *corev1.Endpoints, port string) (string, error) {
+	candidates := podEndpoints(endpoints, port)
+	for _, i := range rand.Perm(len(candidates)) {
+		c := candidates[i]
+		p, err := getPod(ctx, env, endpoints.Namespace, c.pod)
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsBadRequest(err): // BadRequest: the name cannot be that of a pod
+		case err != nil:
+			return "", err
+		case slices.Contains(p.Status.PodIPs, corev1.PodIP{IP: c.ip}):
+			return net.JoinHostPort(c.ip, strconv.Itoa(int(c.port))), nil
+		}
+	}
+	return "", nil
+}
+
+// podEndpoints returns the ready endpoints of the named port that refer to pods of the
+// same namespace and whose addresses are not those of the API server's machine.
+func podEndpoints(endpoints *corev1.Endpoints, port string) []podEndpoint {
+	var found []podEndpoint
 	for _, subset := range endpoints.Subsets {
 		for _, p := range subset.Ports {
 			if p.Name != port {
 				continue
 			}
 			for _, address := range subset.Addresses {
-				ip := net.ParseIP(address.IP)
-				isPod := address.TargetRef != nil && address.TargetRef.Kind == "Pod"
+				ip, target := net.ParseIP(address.IP), address.TargetRef
+				isPod := target != nil && target.Kind == "Pod" && target.Namespace == endpoints.Namespace
 				if isPod && ip != nil && ip.IsGlobalUnicast() {
-					hosts = append(hosts, net.JoinHostPort(address.IP, strconv.Itoa(int(p.Port))))
+					found = append(found, podEndpoint{pod: target.Name, ip: address.IP, port: p.Port})
 				}
 			}
 		}
 	}
-	return hosts
+	return found
 }

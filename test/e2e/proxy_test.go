@@ -130,11 +130,12 @@ var proxies = []behind{
 	}},
 	{"a service", func(ctx SpecContext, k *sandbox) string {
 		address := outerMirror(false)
+		podAt(ctx, k, "web", address.Addr().String(), 1)
 		ports := []corev1.ServicePort{{Name: "web", Port: 80}}
 		_, err := client.CoreV1().Services(k.Namespace).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Ports: ports}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		_, err = client.CoreV1().Endpoints(k.Namespace).Create(ctx, &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Subsets: []corev1.EndpointSubset{{
-			Addresses: []corev1.EndpointAddress{{IP: address.Addr().String(), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web"}}},
+			Addresses: []corev1.EndpointAddress{{IP: address.Addr().String(), TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: k.Namespace, Name: "web"}}},
 			Ports:     []corev1.EndpointPort{{Name: "web", Port: int32(address.Port())}},
 		}}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -250,8 +251,8 @@ var _ = Describe("the proxy", func() {
 			services + "none:80/proxy/":     `services "none" not found`,
 			services + "a:b:c:d/proxy/":     `invalid service request "a:b:c:d"`,
 			services + "lonely:81/proxy/":   `no service port 81 found for service "lonely"`,
-			services + "lonely:80/proxy/":   `no endpoints available for service "lonely:80"`,
-			services + "lonely:none/proxy/": `no endpoints available for service "lonely:none"`,
+			services + "lonely:80/proxy/":   `no endpoints available for service "lonely"`,
+			services + "lonely:none/proxy/": `no endpoints available for service "lonely"`,
 		} {
 			Expect(k.fails("", "get", "--raw", path)).To(ContainSubstring(want), path)
 		}
