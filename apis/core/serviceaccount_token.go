@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -36,36 +37,51 @@ const (
 var token = resource.Action{
 	Name:  "token",
 	Input: func() runtime.Object { return &authenticationv1.TokenRequest{} },
+	Default: func(input runtime.Object) {
+		resource.Fill(&input.(*authenticationv1.TokenRequest).Spec.ExpirationSeconds, defaultTokenSeconds)
+	},
+	Prepare: func(ctx context.Context, env *resource.Env, req resource.ActionRequest) error {
+		return prepareTokenRequest(ctx, env, req.Namespace, req.Name, req.Input.(*authenticationv1.TokenRequest))
+	},
 	Run: func(ctx context.Context, env *resource.Env, req resource.ActionRequest) (runtime.Object, error) {
 		return issueToken(ctx, env, req.Namespace, req.Name, req.Input.(*authenticationv1.TokenRequest))
 	},
 }
 
-func issueToken(ctx context.Context, env *resource.Env, namespace, name string, request *authenticationv1.TokenRequest) (runtime.Object, error) {
+// prepareTokenRequest completes a request, so that admission sees all that the token will be
+// issued for, and validates it.
+func prepareTokenRequest(ctx context.Context, env *resource.Env, namespace, name string, request *authenticationv1.TokenRequest) error {
 	if env.Tokens == nil {
-		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
 			Message: "this server issues no service account tokens: it was started without --service-account-signing-key-file",
 		}}
 	}
 	found, err := env.Objects(serviceAccountResource).Get(ctx, namespace, name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	account := found.(*corev1.ServiceAccount)
 	if request.UID != "" && request.UID != account.UID {
-		return nil, apierrors.NewConflict(schema.GroupResource{Group: tokenRequestKind.Group, Resource: tokenRequestKind.Kind}, name,
+		return apierrors.NewConflict(schema.GroupResource{Group: tokenRequestKind.Group, Resource: tokenRequestKind.Kind}, name,
 			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID, account.UID))
 	}
-	if request.Spec.ExpirationSeconds == nil {
-		request.Spec.ExpirationSeconds = ptr.To[int64](defaultTokenSeconds)
+	request.UID, request.CreationTimestamp = account.UID, metav1.NewTime(env.Clock.Now())
+	if len(request.Spec.Audiences) == 0 {
+		request.Spec.Audiences = slices.Clone(env.Audiences)
 	}
+	request.Status = authenticationv1.TokenRequestStatus{}
 	if errs := validateTokenRequest(request); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(tokenRequestKind, "", errs)
+		return apierrors.NewInvalid(tokenRequestKind, "", errs)
 	}
+	return nil
+}
+
+// issueToken issues the token of a request that is prepared: its UID is the account's.
+func issueToken(ctx context.Context, env *resource.Env, namespace, name string, request *authenticationv1.TokenRequest) (runtime.Object, error) {
 	wanted := resource.TokenRequest{
 		Namespace: namespace,
-		Account:   *resource.ReferentOf(account),
+		Account:   resource.Referent{Name: name, UID: request.UID},
 		Audiences: request.Spec.Audiences,
 		Lifetime:  time.Duration(*request.Spec.ExpirationSeconds) * time.Second,
 	}
@@ -78,15 +94,14 @@ func issueToken(ctx context.Context, env *resource.Env, namespace, name string, 
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	request.UID, request.CreationTimestamp = account.UID, metav1.NewTime(issued.Issued)
-	request.Spec.Audiences = issued.Audiences
+	request.CreationTimestamp = metav1.NewTime(issued.Issued)
 	request.Spec.ExpirationSeconds = ptr.To(int64(issued.Lifetime / time.Second))
 	request.Status = authenticationv1.TokenRequestStatus{Token: issued.Token, ExpirationTimestamp: metav1.NewTime(issued.Expires)}
 	return request, nil
 }
 
 func validateTokenRequest(request *authenticationv1.TokenRequest) field.ErrorList {
-	path, seconds := field.NewPath("spec", "expirationSeconds"), *request.Spec.ExpirationSeconds
+	path, seconds := field.NewPath("spec", "expirationSeconds"), ptr.Deref(request.Spec.ExpirationSeconds, 0)
 	switch {
 	case seconds < minTokenSeconds:
 		return field.ErrorList{field.Invalid(path, seconds, "may not specify a duration less than 10 minutes")}

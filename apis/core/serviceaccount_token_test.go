@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/resource"
@@ -46,7 +47,17 @@ func (told) Issue(_ context.Context, r resource.TokenRequest) (*resource.Token, 
 			text += fmt.Sprintf(" %s=%s(%s)", bound.kind, bound.to.Name, bound.to.UID)
 		}
 	}
-	return &resource.Token{Token: text, Audiences: r.Audiences, Lifetime: r.Lifetime, Expires: time.Unix(0, 0).Add(r.Lifetime)}, nil
+	return &resource.Token{Token: text, Lifetime: r.Lifetime, Expires: time.Unix(0, 0).Add(r.Lifetime)}, nil
+}
+
+// requestToken posts a token request.
+func requestToken(t *testing.T, env *resource.Env, req resource.ActionRequest) (runtime.Object, error) {
+	t.Helper()
+	token.Default(req.Input)
+	if err := token.Prepare(t.Context(), env, req); err != nil {
+		return nil, err
+	}
+	return token.Run(t.Context(), env, req)
 }
 
 func TestTokenRequest(t *testing.T) {
@@ -63,7 +74,9 @@ func TestTokenRequest(t *testing.T) {
 		"nodes":           {"n1": &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-1"}}},
 	}
 	env := &resource.Env{
+		Clock:      clock.RealClock{},
 		Tokens:     told{},
+		Audiences:  []string{"api"},
 		NodeTokens: true,
 		Objects:    func(gr schema.GroupResource) resource.Objects { return readOnly{kind: gr, objects: store[gr.Resource]} },
 	}
@@ -73,7 +86,7 @@ func TestTokenRequest(t *testing.T) {
 	seconds := func(s int64) authenticationv1.TokenRequestSpec {
 		return authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(s)}
 	}
-	const till = "shop/till sa-1 [] "
+	const till = "shop/till sa-1 [api] "
 	for _, test := range []struct {
 		rule, account, uid string
 		spec               authenticationv1.TokenRequestSpec
@@ -99,7 +112,7 @@ func TestTokenRequest(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			posted := &authenticationv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{UID: types.UID(test.uid)}, Spec: test.spec}
-			answer, err := token.Run(t.Context(), env, resource.ActionRequest{Namespace: "shop", Name: test.account, Input: posted})
+			answer, err := requestToken(t, env, resource.ActionRequest{Namespace: "shop", Name: test.account, Input: posted})
 			if err != nil {
 				if err.Error() != test.want {
 					t.Errorf("got  %s\nwant %s", err, test.want)
@@ -118,7 +131,7 @@ func TestTokenRequest(t *testing.T) {
 }
 
 func TestATokenRequestWithoutSigningKeyNamesTheFlag(t *testing.T) {
-	_, err := token.Run(t.Context(), &resource.Env{}, resource.ActionRequest{Input: &authenticationv1.TokenRequest{}})
+	_, err := requestToken(t, &resource.Env{}, resource.ActionRequest{Input: &authenticationv1.TokenRequest{}})
 	if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "--service-account-signing-key-file") {
 		t.Errorf("got %v", err)
 	}
@@ -126,11 +139,11 @@ func TestATokenRequestWithoutSigningKeyNamesTheFlag(t *testing.T) {
 
 func TestATokenIsNotBoundToANodeWithoutItsGate(t *testing.T) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "till"}}
-	env := &resource.Env{Tokens: told{}, Objects: func(gr schema.GroupResource) resource.Objects {
+	env := &resource.Env{Clock: clock.RealClock{}, Tokens: told{}, Objects: func(gr schema.GroupResource) resource.Objects {
 		return readOnly{kind: gr, objects: map[string]runtime.Object{account.Name: account}}
 	}}
 	posted := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: "n1"}}}
-	_, err := token.Run(t.Context(), env, resource.ActionRequest{Namespace: account.Namespace, Name: account.Name, Input: posted})
+	_, err := requestToken(t, env, resource.ActionRequest{Namespace: account.Namespace, Name: account.Name, Input: posted})
 	if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "ServiceAccountTokenNodeBinding") {
 		t.Errorf("got %v", err)
 	}

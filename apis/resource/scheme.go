@@ -32,6 +32,9 @@ func (k *Kind) AddToScheme(s *runtime.Scheme) error {
 		}
 	}
 	for _, a := range k.Actions {
+		if a.Default != nil {
+			s.AddTypeDefaultingFunc(a.Input(), func(obj any) { a.Default(obj.(runtime.Object)) })
+		}
 		for _, v := range a.InputVersions {
 			if err := v.register(s); err != nil {
 				return fmt.Errorf("subresource %s: %w", a.Name, err)

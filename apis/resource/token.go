@@ -20,7 +20,7 @@ type TokenRequest struct {
 	Namespace string
 	// Account is the service account that the token authenticates.
 	Account Referent
-	// Audiences are the intended audiences of the token; none means the API server.
+	// Audiences are the intended audiences of the token.
 	Audiences []string
 	// Lifetime is how long it is valid; the server may shorten it.
 	Lifetime time.Duration
@@ -33,7 +33,6 @@ type TokenRequest struct {
 // Token is a token that was issued.
 type Token struct {
 	Token           string
-	Audiences       []string
 	Lifetime        time.Duration
 	Issued, Expires time.Time
 }

@@ -204,6 +204,11 @@ type Action struct {
 	// InputVersions are the other versions in which a body may come, each made
 	// by ConvertInput.
 	InputVersions []InputVersion
+	// Default, unless nil, fills unset fields of a body when it is decoded.
+	Default func(input runtime.Object)
+	// Prepare, unless nil, runs before validating admission, which sees what it sets in the
+	// input. Its errors end the request.
+	Prepare func(ctx context.Context, env *Env, req ActionRequest) error
 	// Run performs the action on the named object.
 	Run func(ctx context.Context, env *Env, req ActionRequest) (runtime.Object, error)
 }

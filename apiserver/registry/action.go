@@ -96,10 +96,16 @@ func (a *actionREST) Create(ctx context.Context, name string, obj runtime.Object
 	}
 	posted.SetName(name)
 	posted.SetNamespace(namespace)
+	req := resource.ActionRequest{Namespace: namespace, Name: name, Input: obj, DryRun: isDryRun(options.DryRun)}
+	if a.action.Prepare != nil {
+		if err := a.action.Prepare(ctx, a.env, req); err != nil {
+			return nil, err
+		}
+	}
 	if validate != nil {
 		if err := validate(ctx, obj.DeepCopyObject()); err != nil {
 			return nil, err
 		}
 	}
-	return a.action.Run(ctx, a.env, resource.ActionRequest{Namespace: namespace, Name: name, Input: obj, DryRun: isDryRun(options.DryRun)})
+	return a.action.Run(ctx, a.env, req)
 }

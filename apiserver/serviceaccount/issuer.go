@@ -74,9 +74,6 @@ func (i *Issuer) Issue(ctx context.Context, request resource.TokenRequest) (*res
 			int64(request.Lifetime/time.Second), int64(limit/time.Second)))
 		request.Lifetime = limit
 	}
-	if len(request.Audiences) == 0 {
-		request.Audiences = slices.Clone(i.config.Audiences)
-	}
 	now := i.config.Clock.Now()
 	claims := i.claims(request, now)
 	signed, err := jwt.Signed(i.signer).Claims(claims).Serialize()
@@ -87,7 +84,7 @@ func (i *Issuer) Issue(ctx context.Context, request resource.TokenRequest) (*res
 		audit.AddAuditAnnotation(ctx, serviceaccount.IssuedCredentialIDAuditAnnotationKey, tokenjwt.CredentialIDForJTI(claims.ID))
 	}
 	return &resource.Token{
-		Token: signed, Audiences: request.Audiences, Lifetime: request.Lifetime,
+		Token: signed, Lifetime: request.Lifetime,
 		Issued: now, Expires: now.Add(request.Lifetime),
 	}, nil
 }

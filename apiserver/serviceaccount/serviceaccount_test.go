@@ -96,7 +96,7 @@ func newFixture(t testing.TB, key crypto.Signer) *fixture {
 	w.add("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "pod-1"}})
 	w.add("secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "key", UID: "secret-1"}})
 	w.add("nodes", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-1"}})
-	audiences := []string{issuerName, "api"}
+	audiences := request().Audiences
 	if w.issuer, err = NewIssuer(IssuerConfig{Keys: keys, Issuer: issuerName, Audiences: audiences, ExtendMounted: true, Clock: w.clock}); err != nil {
 		t.Fatal(err)
 	}
@@ -115,9 +115,11 @@ func (w *fixture) get(_ context.Context, gr schema.GroupResource, namespace, nam
 	return nil, apierrors.NewNotFound(gr, name)
 }
 
-// request is a TokenRequest of the test account for an hour.
+// request is a TokenRequest of the test account for an hour and the API server.
 func request(change ...func(*resource.TokenRequest)) resource.TokenRequest {
-	r := resource.TokenRequest{Namespace: "shop", Account: resource.Referent{Name: "till", UID: "sa-1"}, Lifetime: time.Hour}
+	r := resource.TokenRequest{
+		Namespace: "shop", Account: resource.Referent{Name: "till", UID: "sa-1"}, Audiences: []string{issuerName, "api"}, Lifetime: time.Hour,
+	}
 	for _, c := range change {
 		c(&r)
 	}

@@ -56,7 +56,7 @@ func Register(plugins *admission.Plugins, restrictions func() (Restrictions, err
 	})
 }
 
-// plugin validates requests of nodes.
+// plugin restricts requests of nodes.
 type plugin struct {
 	*admission.Handler
 	client     kubernetes.Interface
@@ -65,6 +65,7 @@ type plugin struct {
 }
 
 var (
+	_ admission.MutationInterface            = &plugin{}
 	_ admission.ValidationInterface          = &plugin{}
 	_ initializer.WantsExternalKubeClientSet = &plugin{}
 	_ initializer.WantsAuthorizer            = &plugin{}
@@ -84,9 +85,29 @@ func (p *plugin) ValidateInitialization() error {
 	return nil
 }
 
-// Validate implements admission.ValidationInterface. It selects by Go type, which
-// is the same for every group domain of a kind.
+// Admit implements admission.MutationInterface. It changes nothing: it decides on requests
+// for tokens, to which the server adds the default audiences before Validate.
+func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	request, ok := a.GetObject().(*authenticationv1.TokenRequest)
+	if !ok {
+		return nil
+	}
+	return restrict(a, func(node string) error { return p.token(ctx, node, a, &request.Spec) })
+}
+
+// Validate implements admission.ValidationInterface.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	return restrict(a, func(node string) error {
+		if a.GetOperation() == admission.Create {
+			return p.create(ctx, node, a)
+		}
+		return p.change(node, a)
+	})
+}
+
+// restrict refuses a request of a node that check returns an error for. Checks select by Go
+// type, which is the same for every group domain of a kind.
+func restrict(a admission.Attributes, check func(node string) error) error {
 	who := a.GetUserInfo()
 	if who == nil {
 		return nil
@@ -101,12 +122,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if !found || node == "" {
 		return admission.NewForbidden(a, fmt.Errorf("could not determine node from user %q", who.GetName()))
 	}
-	var err error
-	if a.GetOperation() == admission.Create {
-		err = p.create(ctx, node, a)
-	} else {
-		err = p.change(node, a)
-	}
+	err := check(node)
 	if err == nil || apierrors.IsNotFound(err) {
 		return err
 	}
@@ -141,8 +157,6 @@ func (p *plugin) create(ctx context.Context, node string, a admission.Attributes
 		return slice(node, "create", made)
 	case *policyv1.Eviction:
 		return p.eviction(ctx, node, a.GetNamespace(), a.GetName())
-	case *authenticationv1.TokenRequest:
-		return p.token(ctx, node, a, &made.Spec)
 	}
 	return nil
 }

@@ -53,6 +53,15 @@ func mirrorPod(change func(*corev1.Pod)) *corev1.Pod {
 	return made
 }
 
+// decide runs both phases of the plugin on a request.
+func decide(t *testing.T, p *plugin, a admission.Attributes) error {
+	t.Helper()
+	if err := p.Admit(t.Context(), a, nil); err != nil {
+		return err
+	}
+	return p.Validate(t.Context(), a, nil)
+}
+
 func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
 	mine, theirs, unbound := pod("mine", "a", nil), pod("theirs", "b", nil), pod("new", "", nil)
 	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
@@ -113,8 +122,8 @@ func TestNodesActOnlyOnTheirOwnObjects(t *testing.T) {
 				if test.deleteOptions != nil {
 					options = test.deleteOptions
 				}
-				return p.Validate(t.Context(), admission.NewAttributesRecord(test.object, test.old, schema.GroupVersionKind{}, "ns", test.name,
-					schema.GroupVersionResource{}, test.sub, test.operation, options, false, who), nil)
+				return decide(t, p, admission.NewAttributesRecord(test.object, test.old, schema.GroupVersionKind{}, "ns", test.name,
+					schema.GroupVersionResource{}, test.sub, test.operation, options, false, who))
 			}
 			for _, who := range []*user.DefaultInfo{
 				{Name: "system:node:a", Groups: []string{user.NodesGroup}}, {Name: "svc.dev:node:a", Groups: []string{"svc.dev:nodes"}}, // of a fleet
@@ -141,8 +150,8 @@ func admit(t *testing.T, operation admission.Operation, subresource string, obje
 	t.Helper()
 	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
 		client: fake.NewClientset(&corev1.Node{ObjectMeta: meta("", "a")}), authorizer: authorizerfactory.NewAlwaysDenyAuthorizer()}
-	err := p.Validate(t.Context(), admission.NewAttributesRecord(object, old, schema.GroupVersionKind{}, "ns", "x", schema.GroupVersionResource{Resource: "x"},
-		subresource, operation, nil, false, &user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}}), nil)
+	err := decide(t, p, admission.NewAttributesRecord(object, old, schema.GroupVersionKind{}, "ns", "x", schema.GroupVersionResource{Resource: "x"},
+		subresource, operation, nil, false, &user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}}))
 	if err == nil {
 		return ""
 	}
@@ -334,6 +343,16 @@ func TestANodeChangesOnlyTheStatusOfPodsAndClaims(t *testing.T) {
 	extended.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "gpu"}
 	if got, want := admit(t, admission.Update, "status", extended, pod("mine", "a", nil)), `node "a" cannot update extended resource claim status`; got != want {
 		t.Errorf("the claim of extended resources of a pod: %q, want %q", got, want)
+	}
+	allocated := pod("mine", "a", nil)
+	allocated.Status.NodeAllocatableResourceClaimStatuses = []corev1.NodeAllocatableResourceClaimStatus{{ResourceClaimName: "gpu"}}
+	for _, change := range [][2]*corev1.Pod{{pod("mine", "a", nil), allocated}, {allocated, pod("mine", "a", nil)}} {
+		if got, want := admit(t, admission.Update, "status", change[1], change[0]), `node "a" cannot update node allocatable resource claim statuses`; got != want {
+			t.Errorf("node allocatable resource claims of a pod: %q, want %q", got, want)
+		}
+	}
+	if got := admit(t, admission.Update, "status", allocated.DeepCopy(), allocated); got != "" {
+		t.Errorf("unchanged node allocatable resource claims of a pod: %q", got)
 	}
 	old := &corev1.PersistentVolumeClaim{ObjectMeta: meta("ns", "c")}
 	resized := old.DeepCopy()

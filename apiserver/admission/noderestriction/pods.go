@@ -133,6 +133,9 @@ func podChange(node string, a admission.Attributes, old *corev1.Pod) error {
 	if !equality.Semantic.DeepEqual(changed.Status.ExtendedResourceClaimStatus, old.Status.ExtendedResourceClaimStatus) {
 		return fmt.Errorf("node %q cannot update extended resource claim status", node)
 	}
+	if !equality.Semantic.DeepEqual(changed.Status.NodeAllocatableResourceClaimStatuses, old.Status.NodeAllocatableResourceClaimStatuses) {
+		return fmt.Errorf("node %q cannot update node allocatable resource claim statuses", node)
+	}
 	return nil
 }
 
