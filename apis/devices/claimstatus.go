@@ -105,6 +105,35 @@ func requestNames(claim *resourcev1.DeviceClaim) []string {
 	return names
 }
 
+// dropDeallocated removes the entries of status.devices for devices that an update
+// deallocates: clients that deallocate a claim may not know this field.
+func dropDeallocated(_ *resource.Env, c, old *resourcev1.ResourceClaim) {
+	before, now := allocatedDevices(old), allocatedDevices(c)
+	c.Status.Devices = slices.DeleteFunc(c.Status.Devices, func(d resourcev1.AllocatedDeviceStatus) bool {
+		device := deviceOf(&d)
+		return before[device] && !now[device]
+	})
+	if len(c.Status.Devices) == 0 {
+		c.Status.Devices = nil
+	}
+}
+
+// allocatedDevices holds the devices that are allocated to a claim.
+func allocatedDevices(c *resourcev1.ResourceClaim) map[string]bool {
+	allocated := map[string]bool{}
+	if c.Status.Allocation != nil {
+		for _, r := range c.Status.Allocation.Devices.Results {
+			allocated[sharedDevice(r.Driver, r.Pool, r.Device, string(ptr.Deref(r.ShareID, "")))] = true
+		}
+	}
+	return allocated
+}
+
+// deviceOf returns the device that a driver reports on.
+func deviceOf(d *resourcev1.AllocatedDeviceStatus) string {
+	return sharedDevice(d.Driver, d.Pool, d.Device, ptr.Deref(d.ShareID, ""))
+}
+
 // sharedDevice names a device in the cluster, or a share of it.
 func sharedDevice(driver, pool, device, share string) string {
 	return strings.TrimSuffix(strings.Join([]string{driver, pool, device, share}, "/"), "/")
@@ -112,19 +141,11 @@ func sharedDevice(driver, pool, device, share string) string {
 
 // validateDeviceStatuses allows drivers to report on allocated devices.
 func validateDeviceStatuses(path *field.Path, c *resourcev1.ResourceClaim) field.ErrorList {
-	allocated := map[string]bool{}
-	if c.Status.Allocation != nil {
-		for _, r := range c.Status.Allocation.Devices.Results {
-			allocated[sharedDevice(r.Driver, r.Pool, r.Device, string(ptr.Deref(r.ShareID, "")))] = true
-		}
-	}
-	of := func(d *resourcev1.AllocatedDeviceStatus) string {
-		return sharedDevice(d.Driver, d.Pool, d.Device, ptr.Deref(d.ShareID, ""))
-	}
+	allocated := allocatedDevices(c)
 	errs := each(path, c.Status.Devices, math.MaxInt, func(at *field.Path, d *resourcev1.AllocatedDeviceStatus) field.ErrorList {
 		errs := append(validateDevicePlace(at, d.Driver, d.Pool, d.Device), validateShare(at.Child("shareID"), d.ShareID)...)
-		if !allocated[of(d)] {
-			errs = append(errs, field.Invalid(at, of(d), "must be an allocated device in the claim"))
+		if !allocated[deviceOf(d)] {
+			errs = append(errs, field.Invalid(at, deviceOf(d), "must be an allocated device in the claim"))
 		}
 		conditions := at.Child("conditions")
 		errs = append(errs, tooMany(conditions, len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions)...)
@@ -134,7 +155,7 @@ func validateDeviceStatuses(path *field.Path, c *resourcev1.ResourceClaim) field
 		}
 		return append(errs, validateNetworkData(at.Child("networkData"), d.NetworkData)...)
 	})
-	return append(errs, unique(path, c.Status.Devices, of)...)
+	return append(errs, unique(path, c.Status.Devices, deviceOf)...)
 }
 
 func validateNetworkData(path *field.Path, d *resourcev1.NetworkDeviceData) field.ErrorList {

@@ -2,6 +2,7 @@ package devices
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -182,6 +183,11 @@ spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.c
 		{Name: "a driver reports on its device", Status: true, Was: was, Change: was + `  devices: [{driver: gpu.example.com, pool: a, device: gpu-0}]`},
 		{Name: "a driver reports on no other device", Status: true, Was: was, Change: was + `  devices: [{driver: gpu.example.com, pool: a, device: gpu-1}]`,
 			Want: []string{`status.devices[0]: Invalid value: "gpu.example.com/a/gpu-1": must be an allocated device in the claim`}},
+		{Name: "a client that deallocates a claim may keep the reports on its devices", Status: true,
+			Was: was + `  devices: [{driver: gpu.example.com, pool: a, device: gpu-0}]`, Change: `status: {devices: [{driver: gpu.example.com, pool: a, device: gpu-0}]}`},
+		{Name: "a client that deallocates a claim reports on no other device", Status: true,
+			Was: was, Change: `status: {devices: [{driver: gpu.example.com, pool: a, device: gpu-0}, {driver: gpu.example.com, pool: a, device: gpu-1}]}`,
+			Want: []string{`status.devices[0]: Invalid value: "gpu.example.com/a/gpu-1": must be an allocated device in the claim`}},
 		{Name: "a share has a UID", Status: true,
 			Change: `status: {allocation: {devices: {results: [{request: gpu, driver: gpu.example.com, pool: a, device: gpu-0, shareID: a}]}}}`,
 			Want:   []string{`status.allocation.devices.results[0].shareID: Invalid value: "a": must be a lowercase UUID in 8-4-4-4-12 format`}},
@@ -191,6 +197,51 @@ spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.c
 		{Name: "a consumer reserves a claim that is allocated", Status: true, Change: `status: {reservedFor: [{resource: pods, name: a, uid: b}]}`,
 			Want: []string{"status.reservedFor: Forbidden: may not be specified when `allocated` is not set"}},
 	})
+}
+
+func TestAReportOnADeviceEndsWithItsAllocation(t *testing.T) {
+	const (
+		gpu    = `{request: gpu, driver: gpu.example.com, pool: a, device: gpu-0}`
+		share  = `{request: gpu, driver: gpu.example.com, pool: a, device: gpu-0, shareID: 1c8b8a5e-32dd-4b0d-9d4d-0c7f0f3a4a10}`
+		second = `{request: gpu, driver: gpu.example.com, pool: a, device: gpu-1}`
+	)
+	const reports = `devices: [{driver: gpu.example.com, pool: a, device: gpu-0}, {driver: gpu.example.com, pool: a, device: gpu-0, shareID: 1c8b8a5e-32dd-4b0d-9d4d-0c7f0f3a4a10},
+		{driver: gpu.example.com, pool: a, device: gpu-1}, {driver: gpu.example.com, pool: a, device: gpu-2}]`
+	for _, test := range []struct {
+		rule        string
+		before, now []string // the results of the allocation
+		want        []string
+	}{
+		{"no report is removed while the allocation stays", []string{gpu, share, second}, []string{gpu, share, second}, []string{"gpu-0", "gpu-0 share", "gpu-1", "gpu-2"}},
+		{"reports on devices that were allocated are removed", []string{gpu, share, second}, nil, []string{"gpu-2"}},
+		{"a share is a device of its own", []string{share}, nil, []string{"gpu-0", "gpu-1", "gpu-2"}},
+		{"reports on devices that stay allocated are kept", []string{gpu, share, second}, []string{share}, []string{"gpu-0 share", "gpu-2"}},
+		{"reports on devices of a claim that was not allocated are kept", nil, nil, []string{"gpu-0", "gpu-0 share", "gpu-1", "gpu-2"}},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			k := resourceClaims.Kind()
+			claim := func(results []string) runtime.Object {
+				status := "status: {" + reports
+				if results != nil {
+					status += ", allocation: {devices: {results: [" + strings.Join(results, ", ") + "]}}"
+				}
+				return resourcetest.Object(t, k, "metadata: {name: gpu, namespace: default}", status+"}")
+			}
+			obj := claim(test.now).(*resourcev1.ResourceClaim)
+			k.PrepareStatus(nil, obj, claim(test.before))
+			var got []string
+			for _, d := range obj.Status.Devices {
+				name := d.Device
+				if d.ShareID != nil {
+					name += " share"
+				}
+				got = append(got, name)
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got reports on %v, want %v", got, test.want)
+			}
+		})
+	}
 }
 
 // namespaces are the objects of a server whose namespaces have labels.

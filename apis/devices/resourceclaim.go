@@ -36,6 +36,7 @@ var resourceClaims = resource.Type[*resourcev1.ResourceClaim]{
 	},
 	Status:         true,
 	StatusOnly:     true,
+	PrepareStatus:  dropDeallocated,
 	ValidateStatus: validateClaimStatus,
 	RestrictStatus: allowAdminResults,
 	Columns: []resource.Column[*resourcev1.ResourceClaim]{
