@@ -30,8 +30,11 @@ import (
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"svc.dev/svc/apiserver/admission/claimstatus"
 	"svc.dev/svc/apiserver/admission/escalation"
+	"svc.dev/svc/apiserver/admission/exclusion"
 	"svc.dev/svc/apiserver/admission/pluginconfig"
+	"svc.dev/svc/apiserver/admission/policyparams"
 	"svc.dev/svc/apiserver/admission/policyschemas"
 	"svc.dev/svc/apiserver/admission/serviceaccount"
 	"svc.dev/svc/apiserver/authorization"
@@ -245,8 +248,9 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 	admission.DisablePlugins = append(slices.Clone(admission.DisablePlugins), off...)
 	admission.EnablePlugins = slices.DeleteFunc(slices.Clone(admission.EnablePlugins), func(name string) bool { return slices.Contains(off, name) })
 	webhooks := webhookinit.NewPluginInitializer(webhookAuth, c.clients.services)
+	excluded := exclusion.Initializer{Webhooks: c.stores.gate(string(gates.ExcludeAdmissionWebhookVirtualResources))}
 	if err := admission.ApplyTo(&config.Config, c.clients.informers, policyschemas.Lazy(c.clients.typed), dynamicClient,
-		utilfeature.DefaultFeatureGate, release.Internal(), webhooks); err != nil {
+		utilfeature.DefaultFeatureGate, release.Internal(), webhooks, excluded); err != nil {
 		if file := c.options.Admission.ConfigFile; file != "" {
 			return pluginconfig.Explain(file, err)
 		}
@@ -254,6 +258,10 @@ func (c *chain) addAdmission(config *genericapiserver.RecommendedConfig) error {
 	}
 	if c.hosted != nil {
 		config.AdmissionControl = groupdomain.NameReviews(config.AdmissionControl)
+	}
+	config.AdmissionControl = policyparams.Guard(config.AdmissionControl, c.identity.authorizers, c.clients.typed)
+	if c.stores.gate(string(gates.DRAResourceClaimGranularStatusAuthorization)) {
+		config.AdmissionControl = claimstatus.Guard(config.AdmissionControl, c.identity.authorizers)
 	}
 	if c.hosted == nil { // behind a host, no role that is stored here comes into force
 		roles := c.identity.authorizers.Roles

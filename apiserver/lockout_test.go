@@ -32,9 +32,9 @@ var guards = []struct {
 			"matchConstraints": {"resourceRules": ` + anything + `}}}`,
 		"validatingadmissionpolicybindings": `{"metadata": {"name": "guard"}, "spec": {"policyName": "guard", "validationActions": ["Deny"]}}`,
 	}, webhookKinds},
-	{"a mutating policy that fails", map[string]string{
+	{"a mutating policy that fails, and would make access reviews those of another user", map[string]string{
 		"mutatingadmissionpolicies": `{"metadata": {"name": "guard"}, "spec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never",
-			"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/none'}]"}}],
+			"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "object.kind.endsWith('SubjectAccessReview') ? [JSONPatch{op: 'add', path: '/spec/user', value: 'other'}] : [JSONPatch{op: 'remove', path: '/none'}]"}}],
 			"matchConstraints": {"resourceRules": ` + anything + `}}}`,
 		"mutatingadmissionpolicybindings": `{"metadata": {"name": "guard"}, "spec": {"policyName": "guard"}}`,
 	}, webhookKinds},
@@ -86,6 +86,40 @@ func TestNoWebhookOrPolicyLocksAnOperatorOutOfAGroupDomain(t *testing.T) {
 	}
 }
 
+// reviews are questions about users and their rights, by the path at which they are asked.
+var reviews = map[string]string{
+	"/apis/authentication.k8s.io/v1/tokenreviews":           `{"spec": {"token": "none"}}`,
+	"/apis/authentication.k8s.io/v1/selfsubjectreviews":     `{}`,
+	"/apis/authorization.k8s.io/v1/subjectaccessreviews":    `{"spec": {"user": "jane", "resourceAttributes": {"verb": "get", "resource": "pods"}}}`,
+	"/apis/authorization.k8s.io/v1/selfsubjectrulesreviews": `{"spec": {"namespace": "default"}}`,
+	"/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews": `{"metadata": {"namespace": "default"},
+		"spec": {"user": "jane", "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}}}`,
+	"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": `{"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}`,
+}
+
+// TestNoWebhookOrPolicyInterceptsReviews has guards that refuse everything: other servers
+// would authenticate and authorize no client if the reviews that they send were refused.
+func TestNoWebhookOrPolicyInterceptsReviews(t *testing.T) {
+	s := newStage(t, "", func(o *options.Options) { o.Release = release.Newest })
+	o := operator{stage: s, token: "admin", registrations: registrations, victims: "/api/v1/namespaces/default/configmaps"}
+	o.underEachGuard(t, func(t *testing.T, _ []string) {
+		for path, body := range reviews {
+			if code, answer := o.do(t, http.MethodPost, path, body); code != http.StatusCreated || strings.Contains(answer, "other") {
+				t.Errorf("%s: %d %s", path, code, answer)
+			}
+		}
+	})
+}
+
+// TestWebhooksInterceptReviewsBefore137 is as Kubernetes has it: the gate
+// ExcludeAdmissionWebhookVirtualResources came with 1.37.
+func TestWebhooksInterceptReviewsBefore137(t *testing.T) {
+	s := newStage(t, "", func(o *options.Options) { o.Release = release.Release{Major: 1, Minor: 36} })
+	s.must(http.MethodPost, registrations+"validatingwebhookconfigurations", deaf)
+	const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+	await(t, func() (int, string) { return s.request("admin", http.MethodPost, path, reviews[path], nil) }, http.StatusInternalServerError)
+}
+
 // operator is a user with all rights, and the paths at which the user works.
 type operator struct {
 	stage
@@ -105,7 +139,20 @@ func (o operator) mustDo(t *testing.T, method, path, body string) {
 	}
 }
 
+// tryAllGuards tries what an operator needs under each guard.
 func (o operator) tryAllGuards(t *testing.T) {
+	o.underEachGuard(t, func(t *testing.T, refuses []string) {
+		for resource, body := range harmless {
+			o.change(t, resource, body, slices.Contains(refuses, resource))
+		}
+		for _, path := range []string{"/readyz", "/livez"} {
+			await(t, func() (int, string) { return o.do(t, http.MethodGet, path, "") }, http.StatusOK)
+		}
+	})
+}
+
+// underEachGuard calls do while a guard is in force, with the kinds of harmless that it refuses.
+func (o operator) underEachGuard(t *testing.T, do func(t *testing.T, refuses []string)) {
 	try := func() (int, string) {
 		code, body := o.do(t, http.MethodPost, o.victims+"?dryRun=All", `{"metadata": {"name": "victim"}}`)
 		if code == http.StatusCreated {
@@ -120,12 +167,7 @@ func (o operator) tryAllGuards(t *testing.T) {
 				o.mustDo(t, http.MethodPost, o.registrations+resource, body)
 			}
 			await(t, try, http.StatusTeapot)
-			for resource, body := range harmless {
-				o.change(t, resource, body, slices.Contains(guard.refuses, resource))
-			}
-			for _, path := range []string{"/readyz", "/livez"} {
-				await(t, func() (int, string) { return o.do(t, http.MethodGet, path, "") }, http.StatusOK)
-			}
+			do(t, guard.refuses)
 			for resource := range guard.objects {
 				o.mustDo(t, http.MethodDelete, o.registrations+resource+"/guard", "")
 			}

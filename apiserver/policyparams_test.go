@@ -145,3 +145,112 @@ func TestAPolicyWarnsAndRecords(t *testing.T) {
 		t.Errorf("the event of a refused secret has %s, want %s", got, want)
 	}
 }
+
+// policyOf, and bindingOf, return the bodies of an object of either kind.
+func policyOf(resource, version, name, paramKind string) string {
+	const rules = `"matchConstraints": {"resourceRules": [{"apiGroups": ["none"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["none"]}]}`
+	kind, does := "ValidatingAdmissionPolicy", `"validations": [{"expression": "true"}]`
+	if strings.HasPrefix(resource, "mutating") {
+		kind, does = "MutatingAdmissionPolicy", `"reinvocationPolicy": "Never", "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/none'}]"}}]`
+	}
+	return fmt.Sprintf(`{"apiVersion": "admissionregistration.k8s.io/%s", "kind": %q, "metadata": {"name": %q}, "spec": {"paramKind": %s, %s, %s}}`,
+		version, kind, name, paramKind, rules, does)
+}
+
+func bindingOf(resource, version, name, policy string) string {
+	kind, does := "ValidatingAdmissionPolicyBinding", `, "validationActions": ["Deny"]`
+	if strings.HasPrefix(resource, "mutating") {
+		kind, does = "MutatingAdmissionPolicyBinding", ""
+	}
+	return fmt.Sprintf(`{"apiVersion": "admissionregistration.k8s.io/%s", "kind": %q, "metadata": {"name": %q},
+		"spec": {"policyName": %q, "paramRef": {"name": "p", "namespace": "default", "parameterNotFoundAction": "Allow"}%s}}`, version, kind, name, policy, does)
+}
+
+// TestNoUserReadsObjectsThroughPolicies has a user who may write policies and bindings, and
+// read configmaps and widgets, which are custom resources, but no secrets.
+func TestNoUserReadsObjectsThroughPolicies(t *testing.T) {
+	const secret, configMap, widget = `{"apiVersion": "v1", "kind": "Secret"}`, `{"apiVersion": "v1", "kind": "ConfigMap"}`, `{"apiVersion": "example.com/v1", "kind": "Widget"}`
+	for _, r := range []release.Release{{Major: 1, Minor: 28}, release.Newest} {
+		s := newStage(t, known+`{"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["*"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
+			{"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["get"]}`, func(o *options.Options) {
+			o.Release, o.RuntimeConfig = r, map[string]string{"api/all": "true"}
+		})
+		s.must(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata": {"name": "widgets.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
+			"names": {"plural": "widgets", "kind": "Widget"}, "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}`)
+		await(t, func() (int, string) {
+			return s.request("mallory", http.MethodGet, "/apis/example.com/v1/namespaces/default/widgets/none", "", nil)
+		}, http.StatusNotFound)
+		await(t, func() (int, string) { return s.request("admin", http.MethodGet, "/apis/example.com/v1", "", nil) }, http.StatusOK)
+		served := 0
+		for _, version := range []string{"v1alpha1", "v1beta1", "v1"} {
+			for _, kind := range []string{"validating", "mutating"} {
+				group := "/apis/admissionregistration.k8s.io/" + version + "/"
+				policies, bindings := kind+"admissionpolicies", kind+"admissionpolicybindings"
+				if code, _ := s.request("admin", http.MethodGet, group+policies, "", nil); code == http.StatusNotFound {
+					continue
+				}
+				served++
+				t.Run(fmt.Sprintf("%v %s %s", r, version, policies), func(t *testing.T) {
+					s := stage{s.running, t}
+					s.tryParameters(group+policies, "spec.paramKind", policyOf(policies, version, "x", secret), policyOf(policies, version, "x", configMap), `{"spec": {"paramKind": `+secret+`}}`)
+					s.tryParameters(group+policies, "spec.paramKind", policyOf(policies, version, "x", secret), policyOf(policies, version, "x", widget), `{"spec": {"paramKind": `+secret+`}}`)
+					s.must(http.MethodPost, group+policies, policyOf(policies, version, "secrets", secret))
+					s.must(http.MethodPost, group+policies, policyOf(policies, version, "maps", configMap))
+					s.tryParameters(group+bindings, "spec.paramRef", bindingOf(bindings, version, "x", "secrets"), bindingOf(bindings, version, "x", "maps"), `{"spec": {"policyName": "secrets"}}`)
+					for _, name := range []string{"secrets", "maps"} {
+						s.must(http.MethodDelete, group+policies+"/"+name, "")
+					}
+				})
+			}
+		}
+		if served < 2 {
+			t.Errorf("release %v serves %d versions of policies", r, served)
+		}
+		s.stop(t)
+	}
+}
+
+// TestNoUserReadsObjectsThroughPoliciesOfAGroupDomain is the same of a server behind a host,
+// which decides about the kinds by their names in the domain.
+func TestNoUserReadsObjectsThroughPoliciesOfAGroupDomain(t *testing.T) {
+	const domain = "fleet.example.com"
+	host := newStage(t, known+`{"apiGroups": ["admissionregistration.`+domain+`"], "resources": ["*"], "verbs": ["*"]}, {"apiGroups": ["core.`+domain+`"], "resources": ["configmaps"], "verbs": ["get"]},
+		{"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}`)
+	kubeconfig := write(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}],
+		"users": [{"name": "c", "user": {"token": "admin"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}`, host.url))
+	o, _ := newOptions(t)
+	o.Release = release.Newest
+	s := stage{start(t, inDomain(o, domain, kubeconfig)), t}
+	const group, secret, configMap = "/apis/admissionregistration." + domain + "/v1/", `{"apiVersion": "core.` + domain + `/v1", "kind": "Secret"}`, `{"apiVersion": "core.` + domain + `/v1", "kind": "ConfigMap"}`
+	for _, policies := range []string{"validatingadmissionpolicies", "mutatingadmissionpolicies"} {
+		of := func(kind string) string {
+			return strings.Replace(policyOf(policies, "v1", "x", kind), "admissionregistration.k8s.io", "admissionregistration."+domain, 1)
+		}
+		s.tryParameters(group+policies, "spec.paramKind", of(secret), of(configMap), `{"spec": {"paramKind": `+secret+`}}`)
+	}
+}
+
+// tryParameters makes requests of a user who may read the parameters of one body, and not
+// those of the other, to which the patch changes the first.
+func (s stage) tryParameters(path, field, forbidden, permitted, patch string) {
+	s.t.Helper()
+	send := func(method, path, body string, want int, header map[string]string) {
+		s.t.Helper()
+		code, answer := s.request("mallory", method, path, body, header)
+		if code != want || want == http.StatusUnprocessableEntity && (!strings.Contains(answer, `"reason":"FieldValueForbidden"`) || !strings.Contains(answer, `"field":"`+field+`"`)) {
+			s.t.Errorf("%s %s: %d %s, want %d", method, path, code, answer, want)
+		}
+	}
+	apply := map[string]string{"Content-Type": "application/apply-patch+yaml"}
+	send(http.MethodPost, path, forbidden, http.StatusUnprocessableEntity, nil)
+	send(http.MethodPost, path+"?dryRun=All", forbidden, http.StatusUnprocessableEntity, nil)
+	send(http.MethodPatch, path+"/x?fieldManager=m", forbidden, http.StatusUnprocessableEntity, apply)
+	send(http.MethodPost, path, permitted, http.StatusCreated, nil)
+	send(http.MethodPatch, path+"/x?fieldManager=m&force=true", forbidden, http.StatusUnprocessableEntity, apply)
+	send(http.MethodPatch, path+"/x", patch, http.StatusUnprocessableEntity, nil)
+	send(http.MethodPatch, path+"/x?dryRun=All", patch, http.StatusUnprocessableEntity, nil)
+	s.must(http.MethodPatch, path+"/x", patch) // an administrator may
+	send(http.MethodPatch, path+"/x", `{"metadata": {"finalizers": ["example.com/a"], "labels": {"a": "b"}}}`, http.StatusOK, nil)
+	send(http.MethodPatch, path+"/x", `{"metadata": {"finalizers": null}}`, http.StatusOK, nil)
+	send(http.MethodDelete, path+"/x", "", http.StatusOK, nil)
+}

@@ -30,9 +30,10 @@ func Acts(name string) bool {
 }
 
 var ofChain = []featuregate.Feature{
-	ConstrainedImpersonation, ValidatingAdmissionPolicy, MutatingAdmissionPolicy,
+	ConstrainedImpersonation, ValidatingAdmissionPolicy, MutatingAdmissionPolicy, ExcludeAdmissionWebhookVirtualResources,
 	AllowInsecureSvcletCertificateSigningRequests, AuthorizeNodeWithSelectors, CSIVolumeHealth, ServiceAccountNodeAudienceRestriction,
 	ServiceAccountTokenNodeBinding, PodTopologyLabelsAdmission, APIServerTracing,
+	DRAResourceClaimGranularStatusAuthorization,
 }
 
 // ofLibraries are the gates on which the libraries act.

@@ -63,6 +63,9 @@ const (
 	ConstrainedImpersonation  featuregate.Feature = "ConstrainedImpersonation"
 	ValidatingAdmissionPolicy featuregate.Feature = "ValidatingAdmissionPolicy"
 	MutatingAdmissionPolicy   featuregate.Feature = "MutatingAdmissionPolicy"
+	// ExcludeAdmissionWebhookVirtualResources keeps admission webhooks from intercepting reviews
+	// of tokens and access.
+	ExcludeAdmissionWebhookVirtualResources featuregate.Feature = "ExcludeAdmissionWebhookVirtualResources"
 	// AllowInsecureSvcletCertificateSigningRequests lets nodes request certificates of other
 	// nodes' names, as before 1.31. Kubernetes' name has Kubelet.
 	AllowInsecureSvcletCertificateSigningRequests featuregate.Feature = "AllowInsecureSvcletCertificateSigningRequests"
@@ -79,6 +82,9 @@ const (
 	PodTopologyLabelsAdmission featuregate.Feature = "PodTopologyLabelsAdmission"
 	// DRAExtendedResource lets device classes offer extended resources.
 	DRAExtendedResource featuregate.Feature = "DRAExtendedResource"
+	// DRAResourceClaimGranularStatusAuthorization requires permissions for what updates of the
+	// status of ResourceClaims change.
+	DRAResourceClaimGranularStatusAuthorization featuregate.Feature = "DRAResourceClaimGranularStatusAuthorization"
 	// NodeDeclaredFeatures lets nodes declare features that pods need of them.
 	NodeDeclaredFeatures featuregate.Feature = "NodeDeclaredFeatures"
 )

@@ -14,9 +14,8 @@ import (
 
 // idleInLibraries are the gates that code of the libraries reads which svc does not use.
 var idleInLibraries = map[string]string{
-	"ComponentFlagz": "svc does not set Flagz",
-	"ExcludeAdmissionWebhookVirtualResources": "svc's virtual resources have no admission",
-	"ManifestBasedAdmissionControlConfig":     "svc does not set a directory of manifests",
+	"ComponentFlagz":                      "svc does not set Flagz",
+	"ManifestBasedAdmissionControlConfig": "svc does not set a directory of manifests",
 }
 
 func TestTheGatesThatTheLibrariesReadAreKnown(t *testing.T) {

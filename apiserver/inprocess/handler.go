@@ -1,9 +1,11 @@
 package inprocess
 
 import (
+	"context"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -25,12 +27,28 @@ func Chain(handler http.Handler) http.Handler {
 	})
 	// Handlers require an audit context; the server's own requests are not audited.
 	withAudit := genericapifilters.WithAuditInit(asServer)
-	withWarnings := genericapifilters.WithWarningRecorder(withAudit)
+	withOwnAudit := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		withAudit.ServeHTTP(w, req.WithContext(withoutAudit{req.Context()}))
+	})
+	withWarnings := genericapifilters.WithWarningRecorder(withOwnAudit)
 	withInfo := genericapifilters.WithRequestInfo(withWarnings, &request.RequestInfoFactory{
 		APIPrefixes:          sets.NewString("api", "apis"),
 		GrouplessAPIPrefixes: sets.NewString("api"),
 	})
 	return genericapifilters.WithRequestReceivedTimestamp(withInfo)
+}
+
+// withoutAudit is a context without its audit context. What the server reads in the context of
+// a client's request, such as in admission, is no part of the client's audit event.
+type withoutAudit struct{ context.Context }
+
+// Value implements context.Context.
+func (c withoutAudit) Value(key any) any {
+	value := c.Context.Value(key)
+	if _, is := value.(*audit.AuditContext); is {
+		return nil
+	}
+	return value
 }
 
 // ClientConfig returns the configuration of clients of the handler. They have no

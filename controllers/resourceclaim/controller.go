@@ -32,7 +32,7 @@ func New() controller.Controller {
 		Reads:   []client.Object{&corev1.Pod{}, &resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimTemplate{}},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("resource.k8s.io", []string{"resourceclaims"}, []string{"create", "patch", "delete"}),
-			// The last one is what a kube-apiserver of 1.36 and later asks for.
+			// The last one is what an API server of 1.36 and later asks for.
 			controller.Can("resource.k8s.io", []string{"resourceclaims/status", "resourceclaims/binding"}, []string{"patch"}),
 			controller.Can("", []string{"pods/status"}, []string{"patch"}),
 		},

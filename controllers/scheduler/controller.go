@@ -52,7 +52,7 @@ func New() controller.Controller {
 			controller.Can("", []string{"pods/binding"}, []string{"create"}),
 			controller.Can("", []string{"pods"}, []string{"delete"}),
 			controller.Can("", []string{"pods/status", "persistentvolumes", "persistentvolumeclaims"}, []string{"patch"}),
-			// The last one is what a kube-apiserver of 1.36 and later asks for.
+			// The last one is what an API server of 1.36 and later asks for.
 			controller.Can("resource.k8s.io", []string{"resourceclaims", "resourceclaims/status", "resourceclaims/binding"}, []string{"patch"}),
 			// Those for extended resources.
 			controller.Can("resource.k8s.io", []string{"resourceclaims"}, []string{"create", "delete"}),

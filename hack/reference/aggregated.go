@@ -6,6 +6,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -96,7 +97,7 @@ func rulesInFleet() ([]rbacv1.PolicyRule, error) {
 
 // clusterRules returns the manifest of that part of the role of the controllers which
 // bindings in namespaces cannot grant: what they do with kinds that are in no namespace,
-// and the fleet's address.
+// what is asked for in all namespaces, and the fleet's address.
 func clusterRules() (string, error) {
 	names, err := groupdomain.New(groupDomain)
 	if err != nil {
@@ -111,7 +112,10 @@ func clusterRules() (string, error) {
 		namespaced[schema.GroupResource{Group: kind.Hub.Group, Resource: kind.Name}] = kind.Namespaced
 	}
 	rules = slices.DeleteFunc(rules, func(rule rbacv1.PolicyRule) bool {
-		resource, _, _ := strings.Cut(rule.Resources[0], "/")
+		resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+		if rule.APIGroups[0] == resourcev1.GroupName && subresource == resourcev1.SubresourceBinding {
+			return false // without the right to the status, which is one in namespaces, it has no effect
+		}
 		inNamespaces, known := namespaced[schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}]
 		return inNamespaces || !known
 	})
