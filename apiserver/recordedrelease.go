@@ -8,15 +8,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
-	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 
@@ -26,6 +27,7 @@ import (
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/release/losses"
 	"svc.dev/svc/apiserver/release/record"
+	"svc.dev/svc/apiserver/storage"
 )
 
 // recordedRelease makes the release that the server serves that of the stored objects
@@ -35,6 +37,8 @@ type recordedRelease struct {
 	clock  clock.Clock
 	// refused is the error of a release that must not serve them.
 	refused error
+	// failure is the error of the last attempt to decide it; nil if none has failed.
+	failure atomic.Pointer[error]
 	// examining is closed when etcd has answered and the stored objects are read, and done
 	// when it is decided.
 	examining, done chan struct{}
@@ -63,14 +67,18 @@ func newRecordedRelease(o *options.Options, s *stores, clock clock.Clock) *recor
 		},
 		Losses: func(ctx context.Context, last release.Release) ([]record.Loss, error) {
 			examine()
-			return s.losses(ctx, last)
+			all, err := s.losses(ctx, last)
+			if unreadable := (*storage.Unreadable)(nil); errors.As(err, &unreadable) {
+				return nil, r.keeper.Unreadable(last, unreadable)
+			}
+			return all, err
 		},
 		FlagsAt: s.served.FlagsAt,
 	}
 	return r
 }
 
-// checkInterval is how often etcd is tried.
+// checkInterval is how often an attempt that has failed is repeated.
 const checkInterval = time.Second
 
 // check decides whether the release may serve the stored objects. It waits for etcd, and
@@ -87,11 +95,20 @@ func (r *recordedRelease) check(ctx context.Context, refuse func()) {
 			refuse()
 			return
 		}
+		r.failed(ctx, err)
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.clock.After(checkInterval):
 		}
+	}
+}
+
+// failed stores the error of an attempt, and logs it if its text is not that of the last one.
+func (r *recordedRelease) failed(ctx context.Context, err error) {
+	last := r.failure.Swap(&err)
+	if ctx.Err() == nil && (last == nil || (*last).Error() != err.Error()) {
+		klog.FromContext(ctx).Info("Failed to decide whether the release may serve the stored objects, will retry", "err", err)
 	}
 }
 
@@ -137,7 +154,11 @@ func (r *recordedRelease) Check(*http.Request) error {
 	case <-r.done:
 		return r.refused
 	default:
-		return errors.New("not known yet whether the release may serve what is stored")
+		unknown := errors.New("not known yet whether the release may serve what is stored")
+		if err := r.failure.Load(); err != nil {
+			return fmt.Errorf("%w: %w", unknown, *err)
+		}
+		return unknown
 	}
 }
 
@@ -152,67 +173,58 @@ func (s *stores) losses(ctx context.Context, last release.Release) ([]record.Los
 	}
 	finder := losses.New(s.served, scheme)
 	var all []record.Loss
+	add := func(name string, k *resource.Kind, lost []string, err error) error {
+		if err != nil {
+			return &storage.Unreadable{Object: name, Err: err}
+		}
+		if len(lost) > 0 {
+			all = append(all, record.Loss{Text: name + " (" + strings.Join(lost, ", ") + ")", Kind: k})
+		}
+		return nil
+	}
+	codec, _ := storage.KindCodec(s.scheme, s.kinds)
 	for _, k := range s.kinds {
 		if !k.Stored() || !s.served.HasLater(k, last) {
 			continue
 		}
-		objects, err := s.env.Objects(k.Resource()).List(ctx, "", labels.Everything())
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", k.Resource(), err)
-		}
-		for _, obj := range objects {
+		if err := s.backend.Each(ctx, k.Resource(), codec, k.New, func(obj runtime.Object) error {
 			lost, err := finder.Of(k, obj)
-			if err != nil {
-				return nil, err
-			}
-			if len(lost) > 0 {
-				all = append(all, record.Loss{Text: nameOf(k, obj) + " (" + strings.Join(lost, ", ") + ")", Kind: k})
-			}
-		}
-	}
-	definitions, err := s.definitions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range definitions {
-		lost, err := finder.OfDefinition(&definitions[i])
-		if err != nil {
+			return add(nameOf(k.Resource(), obj), k, lost, err)
+		}); err != nil {
 			return nil, err
 		}
-		if len(lost) > 0 {
-			all = append(all, record.Loss{Text: "customresourcedefinitions." + apiextensionsv1.GroupName + " " + definitions[i].Name + " (" + strings.Join(lost, ", ") + ")"})
-		}
 	}
-	return all, nil
+	err = s.eachDefinition(ctx, func(d *apiextensionsv1.CustomResourceDefinition) error {
+		lost, err := finder.OfDefinition(d)
+		return add(nameOf(definitionResource, d), nil, lost, err)
+	})
+	return all, err
 }
 
-// definitions returns the stored definitions of custom resources.
-func (s *stores) definitions(ctx context.Context) ([]apiextensionsv1.CustomResourceDefinition, error) {
-	version := apiextensionsv1.SchemeGroupVersion
-	store, err := customresourcedefinition.NewREST(apiextensionsserver.Scheme, s.backend.RESTOptions(apiextensionsserver.Codecs.LegacyCodec(version), version))
-	if err != nil {
-		return nil, err
-	}
-	defer store.Destroy()
-	list, err := store.List(ctx, &metainternalversion.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("customresourcedefinitions: %w", err)
-	}
-	var converted apiextensionsv1.CustomResourceDefinitionList
-	if err := apiextensionsserver.Scheme.Convert(list, &converted, nil); err != nil {
-		return nil, err
-	}
-	return converted.Items, nil
+var definitionResource = apiextensionsv1.Resource("customresourcedefinitions")
+
+// eachDefinition calls do for each stored definition of custom resources. Errors are those
+// of storage.Backend.Each.
+func (s *stores) eachDefinition(ctx context.Context, do func(*apiextensionsv1.CustomResourceDefinition) error) error {
+	codec := apiextensionsserver.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion)
+	newDefinition := func() runtime.Object { return &apiextensions.CustomResourceDefinition{} }
+	return s.backend.Each(ctx, definitionResource, codec, newDefinition, func(obj runtime.Object) error {
+		var d apiextensionsv1.CustomResourceDefinition
+		if err := apiextensionsserver.Scheme.Convert(obj, &d, nil); err != nil {
+			return &storage.Unreadable{Object: nameOf(definitionResource, obj), Err: err}
+		}
+		return do(&d)
+	})
 }
 
 // nameOf returns the resource, namespace and name of an object for a message.
-func nameOf(k *resource.Kind, obj any) string {
+func nameOf(resource schema.GroupResource, obj any) string {
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return k.Resource().String()
+		return resource.String()
 	}
 	if m.GetNamespace() == "" {
-		return k.Resource().String() + " " + m.GetName()
+		return resource.String() + " " + m.GetName()
 	}
-	return k.Resource().String() + " " + m.GetNamespace() + "/" + m.GetName()
+	return resource.String() + " " + m.GetNamespace() + "/" + m.GetName()
 }

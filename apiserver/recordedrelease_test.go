@@ -1,10 +1,19 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
+
+	"svc.dev/svc/apiserver/release/record"
 )
 
 func undecided() *recordedRelease {
@@ -67,4 +76,50 @@ func TestAServerIsNotReadyBeforeItMayServeWhatIsStored(t *testing.T) {
 	if err := r.Check(nil); !errors.Is(err, r.refused) {
 		t.Errorf("it must not serve: %v", err)
 	}
+}
+
+// failingKV is an etcd whose next answers are errors, and then an empty one.
+type failingKV struct {
+	clientv3.KV
+	errs []string
+}
+
+func (f *failingKV) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if len(f.errs) == 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	err := errors.New(f.errs[0])
+	f.errs = f.errs[1:]
+	return nil, err
+}
+
+func TestWhyItIsNotDecidedYetIsReportedAndLoggedWhenItChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		logged := func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
+		r := undecided()
+		r.clock = clock.RealClock{}
+		r.keeper = &record.Keeper{KV: &failingKV{errs: []string{"etcd is away", "etcd is away", "etcd has no leader", "etcd is away"}}}
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+		go r.check(ctx, func() { t.Error("the release is refused") })
+		for i, want := range []struct {
+			reason string
+			lines  int
+		}{{"etcd is away", 1}, {"etcd is away", 1}, {"etcd has no leader", 2}, {"etcd is away", 3}} {
+			synctest.Wait()
+			if err := r.Check(nil); err == nil || !strings.Contains(err.Error(), "not known yet") || !strings.Contains(err.Error(), want.reason) {
+				t.Errorf("after %d attempts, the check reports %v, want %q", i+1, err, want.reason)
+			}
+			if got := strings.Count(logged(), "Failed to decide"); got != want.lines || !strings.Contains(logged(), want.reason) {
+				t.Errorf("after %d attempts, there are %d lines, want %d: %s", i+1, got, want.lines, logged())
+			}
+			<-time.After(checkInterval)
+		}
+		cancel()
+		<-r.done
+		if got := strings.Count(logged(), "Failed to decide"); got != 3 {
+			t.Errorf("a stop is logged: %s", logged())
+		}
+	})
 }

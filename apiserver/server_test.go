@@ -400,6 +400,41 @@ func TestAServerStartsWithoutEtcdAndIsReadyWhenEtcdIs(t *testing.T) {
 	}
 }
 
+func TestAServerEndsIfItCannotKeepOrReadAnObject(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		objects map[string]string
+		says    string
+	}{
+		{"objects that it cannot keep", map[string]string{
+			"services/default/a": `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "default"}, "spec": {"trafficDistribution": "PreferClose"}}`,
+			"apiextensions.k8s.io/customresourcedefinitions/things.example.com": `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
+				"spec": {"group": "example.com", "versions": [{"name": "v1", "selectableFields": [{"jsonPath": ".spec.a"}]}]}}`,
+		}, "services default/a (spec.trafficDistribution), customresourcedefinitions.apiextensions.k8s.io things.example.com (spec.versions[0].selectableFields); use --release=1.36 "},
+		{"an object that it cannot read", map[string]string{"services/default/a": "garbage"}, "services default/a cannot be read: couldn't get version/kind; "},
+		{"a definition that it cannot read", map[string]string{"apiextensions.k8s.io/customresourcedefinitions/things.example.com": "garbage"},
+			"customresourcedefinitions.apiextensions.k8s.io things.example.com cannot be read: "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o, member := newOptions(t)
+			test.objects["release"] = `{"release": "1.37", "svc": "0.9.0", "storageVersions": {}}`
+			for key, value := range test.objects {
+				if _, err := member.Client().Put(t.Context(), "/registry/"+key, value); err != nil {
+					t.Fatal(err)
+				}
+			}
+			server, err := apiserver.New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = server.Run(t.Context(), nil)
+			if err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("the server ended with %v", err)
+			}
+		})
+	}
+}
+
 func TestAServerThatStopsEndsItsWatches(t *testing.T) {
 	o, _ := newOptions(t)
 	o.Requests.Timeout = time.Hour // how long it waits for other requests

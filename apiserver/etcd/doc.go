@@ -10,4 +10,8 @@
 // API servers of one etcd coordinate which of them compacts, and their watch
 // caches follow it. The member's own compactor is therefore off: two compactors
 // would race. A watch from a compacted version gets 410 Gone.
+//
+// At the quota etcd refuses the write that the API server makes before it compacts.
+// The member then compacts when it starts, before the API server does: that drops all of
+// the history.
 package etcd

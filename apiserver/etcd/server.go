@@ -7,6 +7,7 @@ import (
 	"expvar"
 	"fmt"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"k8s.io/klog/v2"
@@ -287,29 +289,46 @@ func (s *Server) embedConfig(cfg Config) *embed.Config {
 	return c
 }
 
-// reclaim defragments the database of a member that has started with the alarm
+// reclaim frees the space of deleted objects if the member has started with the alarm
 // NOSPACE, and clears the alarm if the database is then below the quota.
 func (s *Server) reclaim(ctx context.Context) error {
-	full := false
-	for _, alarm := range s.member.Server.Alarms() {
-		full = full || alarm.Alarm == etcdserverpb.AlarmType_NOSPACE
-	}
-	if !full {
+	if !slices.ContainsFunc(s.member.Server.Alarms(), func(a *etcdserverpb.AlarmMember) bool { return a.Alarm == etcdserverpb.AlarmType_NOSPACE }) {
 		return nil
 	}
-	backend := s.member.Server.Backend()
-	if err := backend.Defrag(); err != nil {
+	reclaimed := make(chan error, 1)
+	go func() { reclaimed <- s.shrink(ctx) }()
+	select {
+	case err := <-reclaimed:
+		return err
+	case err := <-s.failure.c: // which may have ended the goroutine
+		return err
+	}
+}
+
+// shrink compacts and defragments the database, and clears the alarm NOSPACE if the
+// database is then below the quota. With the alarm only the member can compact: the API
+// server writes a key before each compaction (etcd3.Compact), which etcd refuses.
+func (s *Server) shrink(ctx context.Context) error {
+	server := s.member.Server
+	_, err := server.Compact(ctx, &etcdserverpb.CompactionRequest{Revision: server.KV().Rev(), Physical: true})
+	if err != nil && !errors.Is(err, mvcc.ErrCompacted) {
+		return fmt.Errorf("compact the history: %w", err)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := server.Backend().Defrag(); err != nil {
 		return fmt.Errorf("reclaim the space of deleted objects: %w", err)
 	}
-	if backend.Size() >= s.quota {
+	if server.Backend().Size() >= s.quota {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, err := s.member.Server.Alarm(ctx, &etcdserverpb.AlarmRequest{
+	_, err = server.Alarm(ctx, &etcdserverpb.AlarmRequest{
 		Action:   etcdserverpb.AlarmRequest_DEACTIVATE,
 		Alarm:    etcdserverpb.AlarmType_NOSPACE,
-		MemberID: uint64(s.member.Server.MemberID()),
+		MemberID: uint64(server.MemberID()),
 	})
 	if err != nil {
 		return fmt.Errorf("clear the NOSPACE alarm: %w", err)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 
 	"svc.dev/svc/apiserver/watchmux"
@@ -38,9 +37,7 @@ type restOptions struct {
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	config := o.config.ForResource(resource)
-	if t := o.backend.config.Transformers; t != nil {
-		config.Transformer = t.TransformerForResource(resource)
-	}
+	config.Transformer = o.backend.transformer(resource)
 	return generic.RESTOptions{
 		StorageConfig:           config,
 		Decorator:               o.backend.store,
@@ -63,10 +60,6 @@ func keyPrefix(resource schema.GroupResource) string {
 func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string, keyFunc func(obj runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
-	transformer := config.Transformer
-	if transformer == nil {
-		transformer = identity.NewEncryptCheckTransformer()
-	}
 	versioner := storage.APIObjectVersioner{}
 	codec := config.Codec
 	if b.config.HistoryBytes > 0 {
@@ -74,7 +67,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 	}
 	etcd := b.clusterOf(config.GroupResource)
 	raw, err := etcd3.New(etcd.client, etcd.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
-		transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+		config.Transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
 	if err != nil {
 		return nil, nil, err
 	}

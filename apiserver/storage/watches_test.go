@@ -197,7 +197,7 @@ func manyEqualWatches(t *testing.T, key string) {
 		}
 		watching.Go(func() {
 			defer w.Stop()
-			received, complete, err := follow(w, stopAfter, end, written.latest)
+			received, complete, err := follow(w, from, stopAfter, end, written.latest)
 			if err == nil {
 				<-end
 				err = written.explain(received, from, from == 0, complete)
@@ -221,10 +221,10 @@ func manyEqualWatches(t *testing.T, key string) {
 	}
 }
 
-// follow reads a watch: stopAfter changes, or until it has received the latest
+// follow reads a watch from a version: stopAfter changes, or until it has received the latest
 // change after end is closed.
-func follow(w watch.Interface, stopAfter int, end <-chan struct{}, latest func() uint64) (received []change, complete bool, err error) {
-	var version uint64
+func follow(w watch.Interface, from uint64, stopAfter int, end <-chan struct{}, latest func() uint64) (received []change, complete bool, err error) {
+	version := from
 	for {
 		var ended <-chan struct{}
 		if len(received) > 0 {

@@ -89,8 +89,8 @@ func decide(last *release.Release, r release.Release) step {
 }
 
 // Check decides whether the server's release may serve the stored objects, and makes it
-// that of the record, or returns a Refusal. Other errors are those of etcd; the caller tries
-// again.
+// that of the record, or returns a Refusal. After other errors, such as those of etcd, the
+// caller tries again.
 //
 // The record does not follow one step back, so that a second one is examined.
 func (k *Keeper) Check(ctx context.Context) error {
@@ -149,6 +149,13 @@ func (k *Keeper) refusal(last release.Release, losses []Loss) string {
 	}
 	return fmt.Sprintf(`--release: %v cannot keep what release %v has written: %s%s; use %s, where "svc storage migrate --release=%v" lists what to delete or change first`,
 		k.Release, last, strings.Join(texts, ", "), more, k.reader(last, losses), k.Release)
+}
+
+// Unreadable returns the refusal for an error of an object that last, or a release before,
+// has written: what the release would lose of it cannot be determined.
+func (k *Keeper) Unreadable(last release.Release, err error) *Refusal {
+	return &Refusal{fmt.Sprintf("--release: whether %v can keep what release %v has written is unknown: %s; use --release=%v, or correct the object in etcd or --encryption-provider-config first",
+		k.Release, last, strings.Join(strings.Fields(err.Error()), " "), last)}
 }
 
 // reader returns the flags of a server that serves the objects that would be lost: of the

@@ -172,3 +172,19 @@ func TestTheRecordFollowsTheReleaseThatLosesNothing(t *testing.T) {
 		})
 	}
 }
+
+func TestAnObjectThatCannotBeReadRefusesTheReleaseInOneLine(t *testing.T) {
+	etcd := &memory{value: recorded("1.37"), revision: 7}
+	k := &Keeper{
+		KV: etcd, Prefix: "/registry", Release: at(28), Knows: func(string) bool { return true },
+	}
+	k.Losses = func(_ context.Context, last release.Release) ([]Loss, error) {
+		return nil, k.Unreadable(last, errors.New("secrets default/a cannot be read: the text\n  is no object"))
+	}
+	const want = "--release: whether 1.28 can keep what release 1.37 has written is unknown: secrets default/a cannot be read: the text is no object; " +
+		"use --release=1.37, or correct the object in etcd or --encryption-provider-config first"
+	err := k.Check(t.Context())
+	if refusal := (*Refusal)(nil); !errors.As(err, &refusal) || err.Error() != want {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
