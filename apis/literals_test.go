@@ -19,6 +19,7 @@ import (
 var literalsAllowed = map[string]string{
 	"apiserver/admission/admissiontest/admissiontest.go": "a kind of tests whose plural cannot be guessed",
 	"apiserver/admission/escalation/escalation.go":       "RBAC itself: the resource that a roleRef's kind names",
+	"apiserver/admission/exclusion/exclusion.go":         "Kubernetes' list of reviews, which no plugin intercepts",
 	"apiserver/admission/noderestriction/pods.go":        "what a mirror pod must not refer to, for the message",
 	"apiserver/admission/resourcequota/resourcequota.go": "Kubernetes' list of resources that no quota counts",
 	"apiserver/authorization/node/node.go":               "the mode Node: the resources whose access depends on a node's pods",

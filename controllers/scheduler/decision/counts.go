@@ -88,7 +88,7 @@ type owned struct {
 type class struct {
 	podCount
 	// members are the pods that hold it: those that count, and nominated ones.
-	members int
+	members   int
 	namespace string
 	labels    labels.Set
 	// terminating pods are a class of their own, since they do not count for spreading.

@@ -35,7 +35,7 @@ type clusterState struct {
 	pods       map[string]*corev1.Pod
 	namespaces map[string]*corev1.Namespace
 	nominated  map[string]*corev1.Pod // by UID; spec.nodeName is the node
-	created    int // the number of pods
+	created    int                    // the number of pods
 	log        []string
 }
 

@@ -81,7 +81,7 @@ type boundPod struct {
 	class    *class
 	terms    []*boundTerm
 	ownerUID types.UID // of the owner whose pods are spread, if any
-	owner    *owned // nil for a pod that is being deleted
+	owner    *owned    // nil for a pod that is being deleted
 }
 
 // is reports whether a pod has not changed in any respect that matters here.
