@@ -151,7 +151,7 @@ func (m *Machine) SetNode(node Node) {
 	case len(node.HostIPs) == 0:
 		node.HostIPs = known
 	case len(known) == 0:
-		m.six = isSix(node.HostIPs[0]) // for good: a running pod keeps its primary address
+		m.six = isSix(node.HostIPs[0]) // for good: a running pod with a network of its own keeps its primary address
 	}
 	m.node = node
 }
