@@ -76,8 +76,10 @@ func isVolumeOrSnapshot(source *corev1.TypedLocalObjectReference) bool {
 }
 
 // validatePersistentVolumeClaimUpdate allows the spec to change in these ways: the
-// claim is bound, once; while it is bound, its request grows or its attributes
-// class changes.
+// claim is bound, once; it gets a storage class, once, which is that of the beta
+// annotation if it has one; while it is bound, its request grows or its attributes
+// class changes. The annotation, which prevails over the field, may only be removed
+// in the update that sets the field to its value.
 func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	var errs field.ErrorList
 	spec, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
@@ -85,11 +87,15 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 		was.VolumeName = spec.VolumeName
 	}
 	class, classed := old.Annotations[corev1.BetaStorageClassAnnotation]
+	annotation, annotated := c.Annotations[corev1.BetaStorageClassAnnotation]
+	moved := false // from the annotation to the field
 	if was.StorageClassName == nil && spec.StorageClassName != nil && (!classed || class == *spec.StorageClassName) {
 		was.StorageClassName = spec.StorageClassName
-	} else if class != c.Annotations[corev1.BetaStorageClassAnnotation] {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation),
-			c.Annotations[corev1.BetaStorageClassAnnotation], apivalidation.FieldImmutableErrorMsg))
+		moved = classed && !annotated
+	}
+	if annotation != class && !moved {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation),
+			annotation, apivalidation.FieldImmutableErrorMsg))
 	}
 	if c.Status.Phase == corev1.ClaimBound {
 		if spec.Resources.Requests != nil {
