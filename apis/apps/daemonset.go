@@ -70,7 +70,7 @@ func daemonCount(heading, name string, count func(s *appsv1.DaemonSetStatus) int
 
 func defaultDaemonSet(ds *appsv1.DaemonSet) {
 	spec := &ds.Spec
-	podspec.Default(&spec.Template.Spec)
+	podspec.DefaultTemplate(&spec.Template)
 	resource.Fill(&spec.RevisionHistoryLimit, 10)
 	resource.FillEmpty(&spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 	if spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {

@@ -64,7 +64,7 @@ var deployments = resource.Type[*appsv1.Deployment]{
 
 func defaultDeployment(d *appsv1.Deployment) {
 	spec := &d.Spec
-	podspec.Default(&spec.Template.Spec)
+	podspec.DefaultTemplate(&spec.Template)
 	resource.Fill(&spec.Replicas, 1)
 	resource.Fill(&spec.RevisionHistoryLimit, 10)
 	resource.Fill(&spec.ProgressDeadlineSeconds, 600)

@@ -19,7 +19,7 @@ import (
 var replicaSets = resource.Type[*appsv1.ReplicaSet]{
 	Name: "replicasets", ShortNames: []string{"rs"}, Categories: []string{"all"}, Namespaced: true,
 	Default: func(rs *appsv1.ReplicaSet) {
-		podspec.Default(&rs.Spec.Template.Spec)
+		podspec.DefaultTemplate(&rs.Spec.Template)
 		resource.Fill(&rs.Spec.Replicas, 1)
 	},
 	Validate: validateReplicaSet,

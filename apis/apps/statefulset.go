@@ -59,7 +59,7 @@ var statefulSets = resource.Type[*appsv1.StatefulSet]{
 
 func defaultStatefulSet(s *appsv1.StatefulSet) {
 	spec := &s.Spec
-	podspec.Default(&spec.Template.Spec)
+	podspec.DefaultTemplate(&spec.Template)
 	resource.Fill(&spec.Replicas, 1)
 	resource.Fill(&spec.RevisionHistoryLimit, 10)
 	resource.FillEmpty(&spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)

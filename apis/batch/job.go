@@ -85,7 +85,7 @@ func defaultJob(j *batchv1.Job) {
 
 // defaultJobTemplate sets the defaults that the template of a cron job has, too.
 func defaultJobTemplate(spec *batchv1.JobSpec) {
-	podspec.Default(&spec.Template.Spec)
+	podspec.DefaultTemplate(&spec.Template)
 	if spec.PodFailurePolicy == nil {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
 
@@ -83,6 +84,7 @@ func assign(pod *corev1.Pod, b *corev1.Binding, now time.Time) error {
 	// The nomination ends here: autoscalers would take it for a pod that waits.
 	pod.Status.NominatedNodeName = ""
 	pod.Annotations = merged(pod.Annotations, b.Annotations)
+	podspec.DropInitContainerAnnotations(pod.Annotations)
 	setPodCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, now)
 	return nil
 }

@@ -29,7 +29,7 @@ func TestBind(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			stores := newStores(podOf(t, test.pod))
-			test.binding.Annotations, test.binding.Labels = map[string]string{"a": "b"}, map[string]string{"zone": "z"}
+			test.binding.Annotations, test.binding.Labels = map[string]string{"a": "b", "pod.beta.kubernetes.io/init-containers": "[]"}, map[string]string{"zone": "z"}
 			env := stores.env()
 			env.BindingLabels = true
 			_, err := bind(t.Context(), env, &test.binding, "default", "web", false)
@@ -42,6 +42,9 @@ func TestBind(t *testing.T) {
 			}
 			if test.reason != "" {
 				t.Fatalf("no error, want %s", test.reason)
+			}
+			if _, found := pod.Annotations["pod.beta.kubernetes.io/init-containers"]; found {
+				t.Error("the pod has an annotation that only old releases read")
 			}
 			if pod.Spec.NodeName != "n" || pod.Annotations["a"] != "b" || pod.Labels["zone"] != "z" || pod.Labels["app"] != "web" ||
 				!podspec.IsConditionTrue(&pod.Status, corev1.PodScheduled) {

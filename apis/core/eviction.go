@@ -93,12 +93,14 @@ func evictOnce(ctx context.Context, env *resource.Env, req resource.ActionReques
 			return false, err
 		}
 	}
-	added := decision.SameVersion && !requiresVersion(options)
-	if added {
+	given := requiresVersion(options)
+	// Every version of a pod meets an empty one. For a pod without a budget it counts
+	// as the client's, as in kube-apiserver.
+	if decision.SameVersion && (!given || decision.Budget != nil && *options.Preconditions.ResourceVersion == "") {
 		options = withVersion(options, pod.ResourceVersion)
 	}
 	err = deleteEvicted(ctx, env, req, options)
-	if added && apierrors.IsConflict(err) {
+	if decision.SameVersion && !given && apierrors.IsConflict(err) {
 		if decision.Budget != nil {
 			// The unready pod may have become ready, which the budget's status does
 			// not show yet.

@@ -77,6 +77,13 @@ func TestEvict(t *testing.T) {
 			meanwhile: func(p *corev1.Pod) {
 				setPodCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}, resourcetest.Now)
 			}, reason: metav1.StatusReasonTooManyRequests, allowed: 1},
+		{rule: "an unready pod that becomes ready meanwhile stays, also with an empty version of the client", pod: `status: {phase: Running}`,
+			options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: ptr.To("")}},
+			meanwhile: func(p *corev1.Pod) {
+				setPodCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}, resourcetest.Now)
+			}, reason: metav1.StatusReasonConflict, allowed: 1},
+		{rule: "an unready pod whose version is not the client's stays", pod: `status: {phase: Running}`,
+			options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: ptr.To("7")}}, reason: metav1.StatusReasonConflict, allowed: 1},
 		{rule: "an unready pod is deleted and takes no disruption", pod: `status: {phase: Running}`, deleted: true, allowed: 1},
 		{rule: "the client's precondition must be met", pod: `status: {phase: Pending}`,
 			options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(types.UID("other"))}}, reason: metav1.StatusReasonConflict, allowed: 1},

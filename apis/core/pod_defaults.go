@@ -12,6 +12,7 @@ import (
 
 func defaultPod(p *corev1.Pod) {
 	spec := &p.Spec
+	podspec.DropInitContainerAnnotations(p.Annotations)
 	podspec.Default(spec)
 	if *spec.TerminationGracePeriodSeconds < 0 {
 		// One second: zero would delete the pod before its node has stopped it.

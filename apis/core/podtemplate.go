@@ -12,7 +12,7 @@ import (
 
 var podTemplates = resource.Type[*corev1.PodTemplate]{
 	Name: "podtemplates", Namespaced: true, ReturnDeleted: true,
-	Default: func(t *corev1.PodTemplate) { podspec.Default(&t.Template.Spec) },
+	Default: func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
 	Validate: func(t *corev1.PodTemplate) field.ErrorList {
 		return podspec.ValidateTemplate(&t.Template, field.NewPath("template"))
 	},

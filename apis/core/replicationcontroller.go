@@ -72,7 +72,7 @@ func defaultReplicationController(c *corev1.ReplicationController) {
 	if c.Spec.Template == nil {
 		return
 	}
-	podspec.Default(&c.Spec.Template.Spec)
+	podspec.DefaultTemplate(c.Spec.Template)
 	if len(c.Spec.Selector) == 0 {
 		c.Spec.Selector = maps.Clone(c.Spec.Template.Labels)
 	}

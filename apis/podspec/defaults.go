@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"maps"
 	"time"
 
 	"github.com/distribution/reference"
@@ -10,6 +11,26 @@ import (
 
 	"svc.dev/svc/apis/resource"
 )
+
+// DefaultTemplate sets the defaults of a template of pods.
+func DefaultTemplate(t *corev1.PodTemplateSpec) {
+	DropInitContainerAnnotations(t.Annotations)
+	Default(&t.Spec)
+}
+
+// DropInitContainerAnnotations deletes the annotations of a pod or a template in which
+// releases before 1.8 kept init containers and their statuses. Kubernetes deletes them
+// when it decodes an object, and since 1.37 when it writes one.
+func DropInitContainerAnnotations(annotations map[string]string) {
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		switch key {
+		case "pod.alpha.kubernetes.io/init-containers", "pod.alpha.kubernetes.io/init-container-statuses",
+			"pod.beta.kubernetes.io/init-containers", "pod.beta.kubernetes.io/init-container-statuses":
+			return true
+		}
+		return false
+	})
+}
 
 // Default sets the defaults of the PodSpec of a pod or a template. Defaults that
 // only pods have (requests from limits, host ports) are not among them.

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/admission"
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/registry/registrytest"
@@ -100,6 +102,46 @@ func TestATerminatingKindHonoursPreconditions(t *testing.T) {
 			s.Do(http.MethodDelete, aSpace, fmt.Sprintf(`{preconditions: {uid: %s, resourceVersion: "%s"}}`, obj.GetUID(), obj.GetResourceVersion())).Want(http.StatusOK)
 			if code := s.Do(http.MethodGet, aSpace, nil).Code; (code == http.StatusNotFound) != (held == "") {
 				t.Errorf("after the deletion a GET answers %d", code)
+			}
+		})
+	}
+}
+
+// replacer replaces the namespace "a" by another of the same name while the deletion
+// numbered at is validated.
+type replacer struct {
+	s        *registrytest.Stack
+	at, seen int
+}
+
+func (*replacer) Handles(op admission.Operation) bool { return op == admission.Delete }
+
+func (r *replacer) Validate(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	if r.seen++; r.seen == r.at {
+		r.s.Do(http.MethodDelete, aSpace, nil).Want(http.StatusOK)
+		r.s.Do(http.MethodPut, aSpace+"/finalize", newSpace("a", "", "")) // not found unless it is held
+		r.s.Do(http.MethodPost, spaces, newSpace("a", "x/y", "")).Want(http.StatusCreated)
+	}
+	return nil
+}
+
+func TestADelayedDeletionDoesNotTouchANewObjectOfTheSameName(t *testing.T) {
+	for name, test := range map[string]struct {
+		held string
+		at   int
+	}{
+		"a held object is replaced before it is marked":   {held: "x/y", at: 1},
+		"another object is replaced before it is marked":  {at: 1},
+		"another object is replaced before it is removed": {at: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &replacer{at: test.at}
+			r.s = registrytest.StartWith(t, r, space())
+			old := r.s.Do(http.MethodPost, spaces, newSpace("a", test.held, "")).Want(http.StatusCreated).Object()
+			r.s.Do(http.MethodDelete, aSpace, nil).Want(http.StatusConflict)
+			left := r.s.Do(http.MethodGet, aSpace, nil).Want(http.StatusOK).Object()
+			if left.GetUID() == old.GetUID() || left.GetDeletionTimestamp() != nil {
+				t.Errorf("left is %v, the deletion was requested for %s", left.Object, old.GetUID())
 			}
 		})
 	}

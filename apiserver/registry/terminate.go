@@ -10,6 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
+
+	"svc.dev/svc/apis/resource"
 )
 
 // terminate is Delete for a kind with Terminate. The first request sets the
@@ -26,15 +28,16 @@ func (m *mainREST) terminate(ctx context.Context, name string, validate rest.Val
 	if err := m.checkPreconditions(found, options.Preconditions); err != nil {
 		return nil, false, err
 	}
+	options = options.DeepCopy()
+	resource.Fill(&options.Preconditions, metav1.Preconditions{})
+	// Between here and the writes the object may be replaced by another of its name.
+	resource.Fill(&options.Preconditions.UID, metaOf(found).GetUID())
 	if metaOf(found).GetDeletionTimestamp() == nil {
 		if found, err = m.markTerminating(ctx, name, validate, options); err != nil {
 			return nil, false, err
 		}
-		if options.Preconditions != nil {
-			// The precondition held, and marking the object made a new version.
-			options = options.DeepCopy()
-			options.Preconditions.ResourceVersion = nil
-		}
+		// The precondition held, and marking the object made a new version.
+		options.Preconditions.ResourceVersion = nil
 	}
 	if m.kind.Held(found) || len(metaOf(found).GetFinalizers()) > 0 {
 		return found, false, nil
