@@ -25,6 +25,7 @@ var jobs = resource.Type[*batchv1.Job]{
 	Default:        defaultJob,
 	PrepareCreate:  selectOwnPods,
 	Validate:       validateJob,
+	ValidateCreate: validateGeneratedSelector,
 	ValidateUpdate: validateJobUpdate,
 	Restrict: func(env *resource.Env, j *batchv1.Job) field.ErrorList {
 		return podspec.Restrict(env, &j.Spec.Template.Spec, field.NewPath("spec", "template", "spec"))

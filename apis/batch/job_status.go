@@ -38,7 +38,17 @@ func finished(j *batchv1.Job) bool {
 	return isTrue(j, batchv1.JobComplete) || isTrue(j, batchv1.JobFailed)
 }
 
+// statusRule is a rule for the order of changes of a job's status.
+type statusRule func(c statusChange, status *field.Path) *field.Error
+
 func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
+	return append(ValidateStatusWithoutManagedBy(j, old), statusChange{j, old}.breaks(managedStatusRules())...)
+}
+
+// ValidateStatusWithoutManagedBy validates a job's status as servers do whose feature gate
+// JobManagedBy is off. Job controllers of that age set Complete without SuccessCriteriaMet
+// before it, and Failed without FailureTarget.
+func ValidateStatusWithoutManagedBy(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("status")
 	errs := slices.Concat(
 		workload.ValidateCounts(path,
@@ -48,8 +58,14 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 			workload.OfPtr("ready", j.Status.Ready),
 			workload.OfPtr("terminating", j.Status.Terminating)),
 		validateUncounted(j.Status.UncountedTerminatedPods, path.Child("uncountedTerminatedPods")))
-	for _, rule := range jobStatusRules() {
-		if err := rule(statusChange{j, old}, path); err != nil {
+	return append(errs, statusChange{j, old}.breaks(successStatusRules())...)
+}
+
+// breaks returns the errors of rules.
+func (c statusChange) breaks(rules []statusRule) field.ErrorList {
+	var errs field.ErrorList
+	for _, rule := range rules {
+		if err := rule(c, field.NewPath("status")); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -78,13 +94,20 @@ func validateUncounted(u *batchv1.UncountedTerminatedPods, path *field.Path) fie
 	return errs
 }
 
-// jobStatusRules returns the rules for the order of changes of a job's status.
-func jobStatusRules() []func(c statusChange, status *field.Path) *field.Error {
-	return []func(statusChange, *field.Path) *field.Error{
-		completeExcludesFailed, completeExcludesFailureTarget, failedFollowsFailureTarget, completeFollowsSuccessCriteria,
+// successStatusRules returns the rules of the condition SuccessCriteriaMet, which no gate turns off.
+func successStatusRules() []statusRule {
+	return []statusRule{
 		successExcludesFailed, successExcludesFailureTarget, successPolicyPrecedesComplete,
-		finalConditionsStay(batchv1.JobFailed), finalConditionsStay(batchv1.JobComplete), finalConditionsStay(batchv1.JobFailureTarget),
 		successCriteriaStay, successCriteriaPrecedeComplete,
+	}
+}
+
+// managedStatusRules returns the rules that came with spec.managedBy, by which controllers of
+// others write the status (KEP-4368).
+func managedStatusRules() []statusRule {
+	return []statusRule{
+		completeExcludesFailed, completeExcludesFailureTarget, failedFollowsFailureTarget, completeFollowsSuccessCriteria,
+		finalConditionsStay(batchv1.JobFailed), finalConditionsStay(batchv1.JobComplete), finalConditionsStay(batchv1.JobFailureTarget),
 		completionTimeMeansComplete, completeHasCompletionTime, completionTimeFollowsStart, completionTimeIsImmutable, startTimeIsImmutable,
 		finishedHasStarted, finishedHasNoActivePods, finishedHasNoTerminatingPods, finishedHasNoUncountedPods,
 		readyPodsAreActive, failedNeverDecreases, succeededNeverDecreases,
@@ -145,7 +168,7 @@ func successPolicyPrecedesComplete(c statusChange, status *field.Path) *field.Er
 	return conditionsInvalid(status, "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
 }
 
-func finalConditionsStay(condition batchv1.JobConditionType) func(statusChange, *field.Path) *field.Error {
+func finalConditionsStay(condition batchv1.JobConditionType) statusRule {
 	return func(c statusChange, status *field.Path) *field.Error {
 		if !c.was(condition) || c.is(condition) {
 			return nil

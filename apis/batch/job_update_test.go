@@ -1,12 +1,15 @@
 package batch
 
 import (
+	"strings"
 	"testing"
 
 	"svc.dev/svc/apis/resource/resourcetest"
 )
 
 func TestValidateJobUpdate(t *testing.T) {
+	name61 := strings.Repeat("a", 61)
+	longName := "{metadata: {name: " + name61 + "}"
 	const (
 		indexed       = "completionMode: Indexed, completions: 3, parallelism: 3"
 		suspended     = "{spec: {suspend: true}}"
@@ -31,6 +34,17 @@ func TestValidateJobUpdate(t *testing.T) {
 				"spec.backoffLimitPerIndex: Invalid value: 1: field is immutable",
 				`spec.managedBy: Invalid value: "example.com/queue": field is immutable`,
 				`spec.successPolicy: Invalid value: {"rules":[{"succeededCount":1}]}: field is immutable`,
+			}},
+		{Name: "an indexed job does not scale to host names that are too long", Update: true,
+			Change: longName + ", spec: {completionMode: Indexed, completions: 11, parallelism: 11}}",
+			Was:    longName + ", spec: {completionMode: Indexed, completions: 10, parallelism: 10}}",
+			Want:   []string{"metadata.name: Invalid value: \"" + name61 + "\": will not able to create pod with invalid DNS label: " + name61 + "-10"}},
+		{Name: "an update may leave out manualSelector", Update: true,
+			Change: "{spec: {selector: {matchLabels: {app: pi, batch.kubernetes.io/controller-uid: null}}, template: {metadata: {labels: {app: pi, job-name: null}}}}}",
+			Was:    "{spec: {manualSelector: true, selector: {matchLabels: {app: pi, batch.kubernetes.io/controller-uid: null}}, template: {metadata: {labels: {app: pi, job-name: null}}}}}"},
+		{Name: "an update keeps the selector, and labels that it selects", Update: true,
+			Change: "{spec: {suspend: true, template: {metadata: {labels: {batch.kubernetes.io/controller-uid: null}}}}}", Was: suspended, Want: []string{
+				`spec.template.metadata.labels: Invalid value: {"batch.kubernetes.io/job-name":"pi","controller-uid":"6ba7b810-9dad-11d1-80b4-00c04fd430c8","job-name":"pi"}: ` + "`selector` does not match template `labels`",
 			}},
 		{Name: "a suspended job may be told where its pods run", Update: true, Change: scheduling, Was: suspended},
 		{Name: "a suspended job may be told what resources its pods get", Update: true, Change: withResources, Was: suspended},

@@ -37,7 +37,7 @@ const maxManagedBy = 63
 
 func validateJob(j *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := slices.Concat(validateGeneratedSelector(j), validateJobSpec(&j.Spec, path))
+	errs := validateJobSpec(&j.Spec, path)
 	if j.Spec.Selector == nil {
 		errs = append(errs, field.Required(path.Child("selector"), ""))
 	}
@@ -54,7 +54,7 @@ func validateJob(j *batchv1.Job) field.ErrorList {
 }
 
 // validateGeneratedSelector requires the selector and labels that selectOwnPods
-// generates: it does not replace those of the client.
+// generates: it does not replace those of the client. An update may leave out manualSelector.
 func validateGeneratedSelector(j *batchv1.Job) field.ErrorList {
 	if ptr.Deref(j.Spec.ManualSelector, false) || j.Spec.Selector == nil {
 		return nil

@@ -7,6 +7,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/apis/batch"
 )
 
 var jobTemplate = field.NewPath("spec", "template")
@@ -30,10 +32,16 @@ func completions(obj, old runtime.Object) field.ErrorList {
 	return apivalidation.ValidateImmutableField(job.Spec.Completions, was.Spec.Completions, field.NewPath("spec", "completions"))
 }
 
-// scheduling of the pods of a job does not change.
+// statusOfJob validates the status of a job, whose fields and conditions may change in any order.
+func statusOfJob(obj, old runtime.Object) field.ErrorList {
+	job, was, _ := jobs(obj, old)
+	return batch.ValidateStatusWithoutManagedBy(job, was)
+}
+
+// scheduling, labels and annotations of the pods of a job do not change.
 func scheduling(obj, old runtime.Object) field.ErrorList {
 	job, was, ok := jobs(obj, old)
-	if !ok || sameScheduling(&job.Spec.Template.Spec, &was.Spec.Template.Spec) {
+	if !ok || sameScheduling(&job.Spec.Template.Spec, &was.Spec.Template.Spec) && sameLabels(&job.Spec.Template, &was.Spec.Template) {
 		return nil
 	}
 	return apivalidation.ValidateImmutableField(job.Spec.Template, was.Spec.Template, jobTemplate)
@@ -41,10 +49,25 @@ func scheduling(obj, old runtime.Object) field.ErrorList {
 
 // schedulingOfStarted does not change, though the job is suspended.
 func schedulingOfStarted(obj, old runtime.Object) field.ErrorList {
-	if _, was, ok := jobs(obj, old); ok && was.Status.StartTime != nil {
-		return scheduling(obj, old)
+	job, was, ok := jobs(obj, old)
+	if !ok || was.Status.StartTime == nil || sameScheduling(&job.Spec.Template.Spec, &was.Spec.Template.Spec) {
+		return nil
 	}
-	return nil
+	return apivalidation.ValidateImmutableField(job.Spec.Template, was.Spec.Template, jobTemplate)
+}
+
+// labelsOfStarted and annotations do not change, though the job is suspended.
+func labelsOfStarted(obj, old runtime.Object) field.ErrorList {
+	job, was, ok := jobs(obj, old)
+	if !ok || was.Status.StartTime == nil || sameLabels(&job.Spec.Template, &was.Spec.Template) {
+		return nil
+	}
+	return apivalidation.ValidateImmutableField(job.Spec.Template, was.Spec.Template, jobTemplate)
+}
+
+// sameLabels reports whether templates have the same labels and annotations.
+func sameLabels(a, b *corev1.PodTemplateSpec) bool {
+	return apiequality.Semantic.DeepEqual(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
 func sameScheduling(a, b *corev1.PodSpec) bool {
@@ -52,14 +75,18 @@ func sameScheduling(a, b *corev1.PodSpec) bool {
 		apiequality.Semantic.DeepEqual(a.Tolerations, b.Tolerations) && apiequality.Semantic.DeepEqual(a.SchedulingGates, b.SchedulingGates)
 }
 
-// resources of the containers of a job do not change.
+// resources of the containers of a job do not change, nor does the metadata of its pods, except
+// for labels and annotations.
 func resources(obj, old runtime.Object) field.ErrorList {
 	job, was, ok := jobs(obj, old)
 	if !ok {
 		return nil
 	}
 	now, before := &job.Spec.Template.Spec, &was.Spec.Template.Spec
-	if sameResources(now.Containers, before.Containers) && sameResources(now.InitContainers, before.InitContainers) {
+	metadata := was.Spec.Template.ObjectMeta
+	metadata.Labels, metadata.Annotations = job.Spec.Template.Labels, job.Spec.Template.Annotations
+	if sameResources(now.Containers, before.Containers) && sameResources(now.InitContainers, before.InitContainers) &&
+		apiequality.Semantic.DeepEqual(job.Spec.Template.ObjectMeta, metadata) {
 		return nil
 	}
 	return apivalidation.ValidateImmutableField(job.Spec.Template, was.Spec.Template, jobTemplate)

@@ -3,7 +3,7 @@
 //
 // Package apis validates as the newest release does with all its gates on, but for the few that
 // this release has off; these rules refuse what a release without the gate, or with the gate
-// off, refuses beyond that, and allow what those few allow. An
+// off, refuses beyond that, and allow what those few allow and what only a gate refuses. An
 // object that breaks such a rule already may go on to break it in updates, as in
 // Kubernetes: a newer release, or a gate that was on, has let it in.
 package rules
@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,9 +24,13 @@ import (
 // rule is what is refused unless a gate is on. One of its functions is set.
 type rule struct {
 	gate string
-	// name replaces the rule of the names of a kind, whose Go type is that of kind.
-	name func(name string, prefix bool) []string
-	kind runtime.Object
+	// unless is another gate, if any, that allows the same.
+	unless string
+	// name and status replace the rule of the names and the validation of the status of a kind,
+	// whose Go type is that of kind.
+	name   func(name string, prefix bool) []string
+	status func(obj, old runtime.Object) field.ErrorList
+	kind   runtime.Object
 	// object returns the errors of an object.
 	object func(obj runtime.Object) field.ErrorList
 	// change returns the errors of an update, or of an update by the view, if one is named.
@@ -45,11 +50,14 @@ func all() []rule {
 		{gate: "ExpandPersistentVolumes", change: expansion},
 		{gate: "HPAScaleToZero", object: scaleToZero},
 		{gate: "InPlacePodVerticalScalingInitContainers", view: "resize", change: resourcesOfInit},
+		{gate: "JobManagedBy", kind: &batchv1.Job{}, status: statusOfJob},
 		{gate: "JobMutableNodeSchedulingDirectives", change: scheduling},
 		{gate: "MixedProtocolLBService", object: mixedProtocols},
+		{gate: "MutableCSINodeAllocatableCount", change: attachable},
 		{gate: "MutablePVNodeAffinity", refusal: affinityOfVolume},
 		{gate: "MutablePodResourcesForSuspendedJobs", change: resources},
 		{gate: "MutableSchedulingDirectivesForSuspendedJobs", change: schedulingOfStarted},
+		{gate: "MutableSchedulingDirectivesForSuspendedJobs", unless: "MutablePodResourcesForSuspendedJobs", change: labelsOfStarted},
 		{gate: "PodAffinityNamespaceSelector", object: affinityScope},
 		{gate: "PreferSameTrafficDistribution", object: preferSame},
 		{gate: "ReadWriteOncePod", object: readWriteOncePod},
@@ -71,13 +79,19 @@ func ActsOn(gate string) bool {
 // Apply adds the rules whose gates are off to the validation of a kind. enabled reports
 // whether a gate is on; it is off at releases before the first one that has it.
 func Apply(kind *resource.Kind, enabled func(gate string) bool) {
-	rules := slices.DeleteFunc(all(), func(r rule) bool { return enabled(r.gate) != (r.refusal != nil) })
+	rules := slices.DeleteFunc(all(), func(r rule) bool {
+		return enabled(r.gate) != (r.refusal != nil) || r.unless != "" && enabled(r.unless)
+	})
 	if len(rules) == 0 {
 		return
 	}
 	for _, r := range rules {
-		if r.name != nil && reflect.TypeOf(kind.New()) == reflect.TypeOf(r.kind) {
+		switch {
+		case reflect.TypeOf(kind.New()) != reflect.TypeOf(r.kind):
+		case r.name != nil:
 			kind.NameRule = r.name
+		case r.status != nil:
+			kind.ValidateStatus = r.status
 		}
 	}
 	onCreate, onUpdate := kind.ValidateCreate, kind.ValidateUpdate
