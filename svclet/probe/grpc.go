@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -18,8 +20,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// grpc calls the server's health service, without TLS. Any error is a failure, as
-// for the tool grpc_health_probe.
+// grpc calls the server's health service. Any error is a failure, as for the tool
+// grpc_health_probe.
 func (m *Manager) grpc(ctx context.Context, t target, action *corev1.GRPCAction, timeout time.Duration) outcome {
 	address, err := t.address("", intstr.FromInt32(action.Port))
 	if err != nil {
@@ -27,7 +29,7 @@ func (m *Manager) grpc(ctx context.Context, t target, action *corev1.GRPCAction,
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := m.connect(ctx, address)
+	conn, err := m.connect(ctx, address, credentialsOf(action))
 	if err != nil {
 		return failed(fmt.Sprintf("timeout: failed to connect service %q within %v: %+v", address, timeout, err))
 	}
@@ -47,11 +49,20 @@ func (m *Manager) grpc(ctx context.Context, t target, action *corev1.GRPCAction,
 	return outcome{verdict: success, output: "service healthy"}
 }
 
+// credentialsOf returns those of a connection: without TLS unless the action's mode is TLS,
+// and then without certificate verification, as for HTTPS.
+func credentialsOf(action *corev1.GRPCAction) credentials.TransportCredentials {
+	if ptr.Deref(action.Mode, corev1.GRPCProbeModePlaintext) == corev1.GRPCProbeModeTLS {
+		return credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
+	}
+	return insecure.NewCredentials()
+}
+
 // connect waits for a connection until ctx is done.
-func (m *Manager) connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
+func (m *Manager) connect(ctx context.Context, address string, transport credentials.TransportCredentials) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithUserAgent("kube-probe/"+m.options.Version),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(transport),
 		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return newDialer().DialContext(ctx, "tcp", address)

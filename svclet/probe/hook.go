@@ -95,7 +95,8 @@ func (m *Manager) hookExec(ctx context.Context, t target, command []string) erro
 	return nil
 }
 
-// hookHTTP makes the request; any answer is a success. If the server does not
+// hookHTTP makes the request; any answer is a success. The protocol of the action is
+// that of probes: hooks have the default, as in kubelet. If the server does not
 // support TLS, the request is repeated without TLS and without its credentials,
 // because releases before 1.25 ignored the scheme.
 func (m *Manager) hookHTTP(ctx context.Context, t target, action *corev1.HTTPGetAction) error {
@@ -123,7 +124,7 @@ func (m *Manager) hookHTTP(ctx context.Context, t target, action *corev1.HTTPGet
 }
 
 func (m *Manager) ask(request *http.Request) error {
-	response, err := m.client(0).Do(request)
+	response, err := client(m.transport, 0).Do(request)
 	if err != nil {
 		return err
 	}

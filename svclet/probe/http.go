@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // newDialer makes connections leave the TIME-WAIT state after a second instead of
@@ -51,12 +52,26 @@ func newTransport() *http.Transport {
 	}
 }
 
+// newHTTP2Transport returns a transport that speaks HTTP/2 without TLS. It verifies the
+// certificate of a server with TLS, to which a redirect may lead, as kubelet does.
+func newHTTP2Transport() *http.Transport {
+	transport := newTransport()
+	transport.TLSClientConfig = nil
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	return transport
+}
+
 func (m *Manager) http(ctx context.Context, t target, action *corev1.HTTPGetAction, timeout time.Duration) outcome {
 	request, err := m.request(ctx, t, action, "probe")
 	if err != nil {
 		return outcome{verdict: unknown, err: err}
 	}
-	response, err := m.client(timeout).Do(request)
+	transport := m.transport
+	if ptr.Deref(action.Protocol, corev1.HTTPProtocolHTTP1) == corev1.HTTPProtocolHTTP2 {
+		transport = m.http2
+	}
+	response, err := client(transport, timeout).Do(request)
 	if err != nil {
 		return failed(err.Error())
 	}
@@ -76,9 +91,9 @@ func (m *Manager) http(ctx context.Context, t target, action *corev1.HTTPGetActi
 }
 
 // client returns a client that follows redirects, but not to another host.
-func (m *Manager) client(timeout time.Duration) *http.Client {
+func client(transport *http.Transport, timeout time.Duration) *http.Client {
 	return &http.Client{
-		Transport: m.transport,
+		Transport: transport,
 		Timeout:   timeout,
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			switch {

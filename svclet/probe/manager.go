@@ -51,7 +51,9 @@ type Options struct {
 type Manager struct {
 	options   Options
 	transport *http.Transport
-	metrics   *metrics
+	// http2 is the transport of probes with protocol HTTP2.
+	http2   *http.Transport
+	metrics *metrics
 	// started is when the agent started.
 	started time.Time
 	// wake signals that the first element of due has changed.
@@ -76,6 +78,7 @@ func New(o Options) *Manager {
 	return &Manager{
 		options:   o,
 		transport: newTransport(),
+		http2:     newHTTP2Transport(),
 		metrics:   newMetrics(),
 		started:   o.Clock.Now(),
 		wake:      make(chan struct{}, 1),

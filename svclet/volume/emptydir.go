@@ -51,7 +51,7 @@ func (m *Manager) setUpDir(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource,
 			return nil
 		}
 	}
-	if err := makeDir(dir, 0o777); err != nil {
+	if err := makeEmptyDir(dir, source.Mode); err != nil {
 		return err
 	}
 	if fstype != "" && !mounted {
@@ -59,7 +59,7 @@ func (m *Manager) setUpDir(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource,
 			return err
 		}
 		// The root of the new file system has its own mode.
-		if err := makeDir(dir, 0o777); err != nil {
+		if err := makeEmptyDir(dir, source.Mode); err != nil {
 			return err
 		}
 	}
@@ -69,6 +69,18 @@ func (m *Manager) setUpDir(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource,
 		}
 	}
 	return markReady(ready)
+}
+
+// makeEmptyDir creates a directory with the mode of its volume, by default 0777.
+func makeEmptyDir(dir string, mode *int32) error {
+	if err := makeDir(dir, 0o777); err != nil || mode == nil {
+		return err
+	}
+	wanted := fs.FileMode(*mode).Perm()
+	if *mode&syscall.S_ISVTX != 0 {
+		wanted |= fs.ModeSticky
+	}
+	return os.Chmod(dir, wanted)
 }
 
 // mountMemory mounts tmpfs with noswap where the kernel supports it (Linux 6.4).
