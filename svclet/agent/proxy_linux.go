@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/svclet/dns"
+	"svc.dev/svc/svclet/nft"
 	"svc.dev/svc/svclet/nodeconfig"
 	"svc.dev/svc/svclet/proxy"
 	"svc.dev/svc/svclet/proxy/ruleset"
@@ -69,8 +70,16 @@ func serviceProxy(ctx context.Context, base common, n *nodeServices, recorder re
 	return []func(context.Context){p.Run, health.Run}
 }
 
-// removeServiceRules removes the rules of a proxy with a bridge.
-func removeServiceRules(bridge string) error { return proxy.Remove(bridge) }
+// removeServiceRules returns what removes the rules of a proxy with a bridge. Before that it restores
+// the parameter that is safe only with the rules; if it cannot, the rules stay.
+func removeServiceRules(parameters *nft.Parameters) func(bridge string) error {
+	return func(bridge string) error {
+		if err := parameters.RestoreOne(proxy.LoopbackRoutes); err != nil {
+			return err
+		}
+		return proxy.Remove(bridge)
+	}
+}
 
 // loopback returns the address of a server whose URL has a loopback address, or an
 // invalid one.

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+
+	"svc.dev/svc/svclet/nft"
 )
 
 // serviceProxy logs that only Linux has a proxy of services.
@@ -16,5 +18,7 @@ func serviceProxy(ctx context.Context, _ common, _ *nodeServices, _ record.Event
 	return nil
 }
 
-// removeServiceRules does nothing: only Linux has rules.
-func removeServiceRules(string) error { return nil }
+// removeServiceRules returns what does nothing: only Linux has rules.
+func removeServiceRules(*nft.Parameters) func(bridge string) error {
+	return func(string) error { return nil }
+}

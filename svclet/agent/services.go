@@ -74,7 +74,7 @@ func always(err error) func() error { return func() error { return err } }
 // close the port of the DNS server.
 func newServices(ctx context.Context, base common, conn connections) *nodeServices {
 	n := &nodeServices{clock: base.Clock}
-	remove := base.remove("service rules", removeServiceRules)
+	remove := base.remove("service rules", removeServiceRules(base.parameters))
 	if conn.clients == nil || !base.ServiceProxy {
 		n.tasks.before = append(n.tasks.before, remove)
 	}

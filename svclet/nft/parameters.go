@@ -82,10 +82,20 @@ func (p *Parameters) keep(name, value string) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(lines[1:], func(line string) bool { return strings.HasPrefix(line, name+" ") }) {
+	if slices.ContainsFunc(lines[1:], of(name)) {
 		return nil
 	}
-	return checkpoint.Replace(p.file, []byte(strings.Join(append(lines, name+" "+value), "\n")+"\n"))
+	return p.replace(append(lines, name+" "+value))
+}
+
+// of returns a function that reports whether a line of the file is that of a parameter.
+func of(name string) func(line string) bool {
+	return func(line string) bool { return strings.HasPrefix(line, name+" ") }
+}
+
+// replace writes the lines of the file.
+func (p *Parameters) replace(lines []string) error {
+	return checkpoint.Replace(p.file, []byte(strings.Join(lines, "\n")+"\n"))
 }
 
 // Restore sets the parameters to what they were before, except those that the kernel does
@@ -98,20 +108,45 @@ func (p *Parameters) Restore() error {
 	}
 	var errs []error
 	for _, line := range lines[1:] {
-		name, value, _ := strings.Cut(line, " ")
-		now, err := read(p.dir, name)
-		if err == nil && now != value {
-			err = write(p.dir, name, value)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("restore the kernel parameter %s: %w", name, err))
-		}
+		errs = append(errs, p.restore(line))
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	if err := os.Remove(p.file); !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	return nil
+}
+
+// RestoreOne sets one parameter to what it was before, as [Parameters.Restore] does, and removes it
+// from the file: what another program sets afterwards stays.
+func (p *Parameters) RestoreOne(name string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lines, err := p.kept()
+	if err != nil {
+		return fmt.Errorf("read what the kernel parameter %s was: %w", name, err)
+	}
+	i := slices.IndexFunc(lines[1:], of(name)) + 1
+	if i == 0 {
+		return nil
+	}
+	if err := p.restore(lines[i]); err != nil {
+		return err
+	}
+	return p.replace(slices.Delete(lines, i, i+1))
+}
+
+// restore sets the parameter of a line of the file, unless the kernel does not have it any more.
+func (p *Parameters) restore(line string) error {
+	name, value, _ := strings.Cut(line, " ")
+	now, err := read(p.dir, name)
+	if err == nil && now != value {
+		err = write(p.dir, name, value)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("restore the kernel parameter %s: %w", name, err)
 	}
 	return nil
 }

@@ -102,3 +102,40 @@ func TestParametersOfAnotherBootAreNotRestored(t *testing.T) {
 		t.Errorf("it is %q, error %v", got, err)
 	}
 }
+
+// Another program may set it after that, as a service proxy of the user does.
+func TestAParameterIsRestoredOnceAndOthersStay(t *testing.T) {
+	dir := t.TempDir()
+	p := NewParameters(t.TempDir())
+	p.dir = dir
+	want := func(what string, values map[string]string) {
+		t.Helper()
+		for name, value := range values {
+			if got, err := read(dir, name); got != value || err != nil {
+				t.Errorf("%s: %s is %q, error %v", what, name, got, err)
+			}
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(bootID)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(write(dir, bootID, "first"), write(dir, "a", "0"), write(dir, "b", "0"), write(dir, "already", "1"), p.RestoreOne("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.Set("a", "1"), p.Set("b", "1"), p.Set("already", "1"), p.RestoreOne("a"), p.RestoreOne("already")); err != nil {
+		t.Error(err)
+	}
+	want("restored", map[string]string{"a": "0", "b": "1", "already": "1"})
+	if err := errors.Join(write(dir, "a", "1"), p.RestoreOne("a")); err != nil {
+		t.Error(err)
+	}
+	want("set by another program", map[string]string{"a": "1", "b": "1"})
+	if err := errors.Join(write(dir, "a", "2"), p.Set("a", "1"), p.Restore()); err != nil {
+		t.Error(err)
+	}
+	want("set again, and all restored", map[string]string{"a": "2", "b": "0"})
+	if err := errors.Join(p.Set("a", "1"), os.Remove(filepath.Join(dir, "a")), p.RestoreOne("a"), write(dir, "a", "3"), p.RestoreOne("a")); err != nil {
+		t.Error("a parameter that the kernel does not have any more:", err)
+	}
+	want("after the kernel has it again", map[string]string{"a": "3"})
+}

@@ -56,6 +56,11 @@ type Options struct {
 	EndFlows func(family corev1.IPFamily, stale *ruleset.Stale) error
 }
 
+// LoopbackRoutes is the kernel parameter, with the value 1, by which connections of this machine to
+// 127.0.0.1 and a node port leave it for a pod. Then other machines of the same network reach programs
+// at 127.0.0.1 (CVE-2020-8558), unless the rules of the proxy, or others, drop their packets.
+const LoopbackRoutes = "net/ipv4/conf/all/route_localnet"
+
 // defaultTable is the name of the tables of a proxy without a bridge.
 const defaultTable = "svclet"
 
@@ -113,7 +118,7 @@ func tableName(bridge string) string { return cmp.Or(bridge, defaultTable) }
 // go on while the agent is restarted.
 func (p *Proxy) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("proxy"))
-	p.setSysctls(ctx)
+	p.setSysctls(ctx, nft.BridgeParameters()...)
 	syncloop.Loop{Clock: p.options.Clock, Changed: p.changes.Changed, Signal: p.changes.Signal, Sync: p.sync, Check: p.check, Generation: p.options.Generation, Verify: p.verify}.Run(ctx)
 }
 
@@ -144,12 +149,15 @@ func (p *Proxy) sync(ctx context.Context) bool {
 		for key := range changes {
 			t.mark(key)
 		}
-		began := p.options.Clock.Now()
+		began, whole := p.options.Clock.Now(), !t.written
 		operations, err := t.apply(ctx, p.options)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to write service rules, will retry", "family", t.family)
 			failed = fmt.Errorf("write service rules: %w", err)
 			continue
+		}
+		if whole {
+			p.routeLoopback(ctx, t)
 		}
 		done = t.endFlows(ctx, p.options) && done
 		if operations > 0 {
@@ -193,12 +201,15 @@ func (p *Proxy) same(ctx context.Context) bool {
 // or after a change of the node's pod ranges, zone, addresses or servers. The sync compares all
 // that the tables have if any table of the machine has changed since the last comparison.
 func (p *Proxy) check(ctx context.Context) {
-	p.setSysctls(ctx)
 	p.comparison.Request()
 	for _, t := range p.tables {
 		t.stale.Postponed = false
 	}
 	_, _ = p.verify(ctx) // it logs its error, and the sync writes what it found missing
+	p.setSysctls(ctx, nft.BridgeParameters()...)
+	for _, t := range p.tables {
+		p.routeLoopback(ctx, t)
+	}
 	p.changes.Signal()
 }
 
@@ -414,12 +425,17 @@ func (t *table) keep(parts map[services.Key]ruleset.Part) {
 // Remove removes the rules of a proxy with a bridge, which is empty as in [Options].
 func Remove(bridge string) error { return nft.Remove(tableName(bridge)) }
 
-// setSysctls sets the kernel parameters that the rules need, which other programs may have
-// changed.
-func (p *Proxy) setSysctls(ctx context.Context) {
-	// The answers of pods on the same bridge pass the rules, too. Connections of this
-	// machine to 127.0.0.1 and a node port leave it for a pod.
-	for _, name := range append(nft.BridgeParameters(), "net/ipv4/conf/all/route_localnet") {
+// routeLoopback sets [LoopbackRoutes] if the table is that of IPv4 and is written, with the rule that
+// keeps other machines from loopback addresses.
+func (p *Proxy) routeLoopback(ctx context.Context, t *table) {
+	if t.family == corev1.IPv4Protocol && t.written {
+		p.setSysctls(ctx, LoopbackRoutes)
+	}
+}
+
+// setSysctls sets kernel parameters that the rules need, which other programs may have changed.
+func (p *Proxy) setSysctls(ctx context.Context, names ...string) {
+	for _, name := range names {
 		err := p.options.Sysctl(name, "1")
 		if err != nil && !p.unset[name] {
 			klog.FromContext(ctx).Error(err, "Failed to set kernel parameter, some connections to services may fail, will retry", "parameter", name)

@@ -343,7 +343,7 @@ func TestALocalServerServesAServicePortWithoutEndpoints(t *testing.T) {
 }
 
 func TestKernelParametersThatAnotherProgramHasChangedAreSetAgain(t *testing.T) {
-	p, _ := newProxy(t)
+	p, _ := listedServices(t)
 	has := map[string]string{}
 	p.options.Sysctl = func(name, value string) error { has[name] = value; return nil }
 	for range 2 {
@@ -355,4 +355,54 @@ func TestKernelParametersThatAnotherProgramHasChangedAreSetAgain(t *testing.T) {
 		}
 		clear(has)
 	}
+}
+
+// Otherwise other machines of the same network reach programs at 127.0.0.1 (CVE-2020-8558).
+func TestLoopbackAddressesAreRoutedOnlyWhileTheirGuardIsWritten(t *testing.T) {
+	p, v4 := newProxy(t)
+	has := map[string]string{}
+	p.options.Sysctl = func(name, value string) error {
+		if name == "net/ipv4/conf/all/route_localnet" && !strings.Contains(v4.Dump(), `iifname != "lo" ip daddr 127.0.0.0/8 ct state new drop`) {
+			t.Error("loopback addresses are routed without the guard")
+		}
+		has[name] = value
+		return nil
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	expect := func(when string, routed bool) {
+		t.Helper()
+		if (has["net/ipv4/conf/all/route_localnet"] == "1") != routed {
+			t.Errorf("%s: loopback addresses are routed: %t", when, !routed)
+		}
+		clear(has)
+	}
+	p.Run(ended)
+	if has["net/bridge/bridge-nf-call-iptables"] != "1" {
+		t.Error("answers of pods on the same bridge do not pass the rules from the start")
+	}
+	expect("at the start", false)
+	must(t, p.options.Services.Services().Replace([]any{service("web", "10.96.0.1")}, ""))
+	p.check(t.Context())
+	p.sync(t.Context())
+	expect("before endpoints are listed", false)
+	must(t, p.options.Services.EndpointSlices().Replace(nil, ""))
+	v4.fail = errors.New("no memory")
+	p.sync(t.Context())
+	p.check(t.Context())
+	expect("after a transaction that has failed", false)
+	v4.fail = nil
+	p.sync(t.Context())
+	expect("after the first transaction", true)
+	p.sync(t.Context())
+	expect("without a change", false)
+	p.check(t.Context())
+	expect("with a check", true)
+	tx := v4.NewTransaction()
+	tx.Delete(&knftables.Table{})
+	must(t, v4.Fake.Run(t.Context(), tx))
+	p.check(t.Context())
+	expect("with a check that finds the table missing", false)
+	p.sync(t.Context())
+	expect("after the table is written again", true)
 }
