@@ -77,6 +77,7 @@ func nodeGates(r release.Release) (config.Gates, error) {
 	of.UserNamespaces = of.UserNamespaces || set.Enabled("UserNamespacesSupport")  // its name since 1.29
 	of.WithoutInitResize = !set.Enabled("InPlacePodVerticalScalingInitContainers") // svclet itself has the gates of 1.28
 	of.WithoutRestartAll = !set.Enabled("RestartAllContainersOnContainerExits")
+	of.QuotaOfExclusiveCPUs = !set.Enabled("DisableCPUQuotaWithExclusiveCPUs")
 	of.WatchList = utilfeature.DefaultFeatureGate.Enabled(features.WatchList)
 	return of, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"svc.dev/svc/svclet/cgroup"
 	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/events"
 	"svc.dev/svc/svclet/executor"
 	"svc.dev/svc/svclet/node"
@@ -39,13 +40,12 @@ const enforceRetry = time.Minute
 
 // newCgroups makes the cgroups of pods, and the updater of those of QoS classes. Its
 // tasks keep both in order, and the processes of the system in theirs.
-func newCgroups(base common, conn connections, available resources, protected cgroup.Protection, o overrides) (cgroups, *cgroup.QOSUpdater, tasks, error) {
+func newCgroups(base common, conn connections, available resources, containers container.Options, o overrides) (cgroups, *cgroup.QOSUpdater, tasks, error) {
 	t, err := newSystemCgroup(base.Configuration.SystemCgroups, base.Clock, o)
 	if err != nil {
 		return nil, nil, tasks{}, err
 	}
-	options, err := cgroupOptions(base, available)
-	options.Protection = protected
+	options, err := cgroupOptions(base, available, containers)
 	if err != nil {
 		return nil, nil, tasks{}, err
 	}
@@ -81,12 +81,17 @@ func protection(base common) cgroup.Protection {
 	}
 }
 
-func cgroupOptions(base common, available resources) (cgroup.Options, error) {
+// cgroupOptions returns the options of the pods' cgroups, with those that containers have, too.
+func cgroupOptions(base common, available resources, containers container.Options) (cgroup.Options, error) {
 	c := base.Configuration
+	quota := cgroup.CPUQuota{Enforce: *c.CPUCFSQuota, Period: c.CPUCFSQuotaPeriod.Duration}
+	if containers.ExclusiveCPUs != nil {
+		quota.Exempt = containers.ExclusiveCPUs.PodHasExclusiveCPUs
+	}
 	reserved, err := nodeconfig.ParseQOSReserved(c.QOSReserved)
 	return cgroup.Options{
 		Root: c.CgroupRoot, MakeRoot: base.MakeCgroupRoot, PerQOS: *c.CgroupsPerQOS, Driver: cgroup.Driver(c.CgroupDriver), PodMaxPIDs: *c.PodPidsLimit,
-		CPU:          cgroup.CPUQuota{Enforce: *c.CPUCFSQuota, Period: c.CPUCFSQuotaPeriod.Duration},
+		CPU: quota, Protection: containers.Protection,
 		Capacity:     capacity(available.machine),
 		KubeReserved: available.reserved.Agent, SystemReserved: available.reserved.System,
 		KubeReservedCgroup: c.KubeReservedCgroup, SystemReservedCgroup: c.SystemReservedCgroup,

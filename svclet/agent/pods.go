@@ -60,11 +60,20 @@ func newPods(ctx context.Context, base common, conn connections, queue *podmanag
 		return nil, tasks{}, err
 	}
 	all.add(localTasks(volumes))
-	containers, err := containerOptions(base)
+	prepared, err := newClaims(base, conn, queue)
 	if err != nil {
 		return nil, tasks{}, err
 	}
-	cgroups, qos, cgroupTasks, err := newCgroups(base, conn, available, containers.Protection, o)
+	all.add(prepared.tasks)
+	allocations, allocationTasks, err := newAllocations(base, conn, available, held, prepared, table)
+	if err != nil {
+		return nil, tasks{}, err
+	}
+	containers, err := containerOptions(base, allocations)
+	if err != nil {
+		return nil, tasks{}, err
+	}
+	cgroups, qos, cgroupTasks, err := newCgroups(base, conn, available, containers, o)
 	if err != nil {
 		return nil, tasks{}, err
 	}
@@ -80,15 +89,6 @@ func newPods(ctx context.Context, base common, conn connections, queue *podmanag
 	base.metrics.Register(probes.HookMetrics()...)
 	statuses := status.New(status.Options{Core: conn.core(), Written: base.metrics.StatusWritten, Clock: base.Clock})
 	sources, err := newSources(base, conn, statuses, n)
-	if err != nil {
-		return nil, tasks{}, err
-	}
-	prepared, err := newClaims(base, conn, queue)
-	if err != nil {
-		return nil, tasks{}, err
-	}
-	all.add(prepared.tasks)
-	allocations, allocationTasks, err := newAllocations(base, conn, available, held, prepared, table)
 	if err != nil {
 		return nil, tasks{}, err
 	}

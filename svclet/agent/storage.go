@@ -15,6 +15,7 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/svclet/allocation"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/container"
 	"svc.dev/svc/svclet/csi"
@@ -169,7 +170,7 @@ func newLogs(base common, conn connections, running func() []logs.Container) (*l
 
 // containerOptions returns the node's part of the configurations of containers, but
 // for what changes with the Node.
-func containerOptions(base common) (container.Options, error) {
+func containerOptions(base common, allocations *allocation.Manager) (container.Options, error) {
 	host, err := container.ReadHost("/")
 	if err != nil {
 		return container.Options{}, err
@@ -185,6 +186,9 @@ func containerOptions(base common) (container.Options, error) {
 	}
 	if host.CgroupV2 {
 		options.Protection, options.ThrottlingFactor = protection(base), ptr.Deref(c.MemoryThrottlingFactor, 0)
+	}
+	if !base.QuotaOfExclusiveCPUs {
+		options.ExclusiveCPUs = allocations
 	}
 	if c.CPUCFSQuotaPeriod != nil {
 		options.CPUCFSQuotaPeriod = c.CPUCFSQuotaPeriod.Duration

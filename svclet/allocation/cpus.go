@@ -124,6 +124,18 @@ func (m *Manager) Exclusive(uid types.UID, container string) []int64 {
 	return numbers(set)
 }
 
+// HasExclusiveCPUs reports whether a container has CPUs alone.
+func (m *Manager) HasExclusiveCPUs(uid types.UID, container string) bool {
+	return len(m.Exclusive(uid, container)) > 0
+}
+
+// PodHasExclusiveCPUs reports whether a container of a pod has CPUs alone.
+func (m *Manager) PodHasExclusiveCPUs(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.o.CPUs != nil && len(m.o.CPUs.Exclusive[uid]) > 0
+}
+
 // AllocatableCPUs returns the CPUs that containers can have alone.
 func (m *Manager) AllocatableCPUs() []int64 {
 	m.mu.Lock()

@@ -128,6 +128,25 @@ func TestCPUsAreAllocatedAlignedAndFreed(t *testing.T) {
 	}
 }
 
+func TestAPodHasExclusiveCPUsIfOneOfItsContainersHas(t *testing.T) {
+	m := newManager(t, t.TempDir())
+	admitted(t, m, guaranteed("1", "2", "500m"))
+	admitted(t, m, guaranteed("2", "500m"))
+	if a, b := m.HasExclusiveCPUs("1", "a"), m.HasExclusiveCPUs("1", "b"); !a || b {
+		t.Errorf("containers: %v, %v", a, b)
+	}
+	if one, two := m.PodHasExclusiveCPUs("1"), m.PodHasExclusiveCPUs("2"); !one || two {
+		t.Errorf("pods: %v, %v", one, two)
+	}
+	none, err := New(Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if none.HasExclusiveCPUs("1", "a") || none.PodHasExclusiveCPUs("1") {
+		t.Error("there are exclusive CPUs without the static policy")
+	}
+}
+
 func TestAPodIsAlignedAsAWholeOrNotAtAll(t *testing.T) {
 	single := func(o *Options) { o.Merger.Policy = topology.SingleNUMANode }
 	perPod := func(o *Options) { o.PerPod = true }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"svc.dev/svc/apis/podspec"
@@ -40,9 +41,17 @@ type CPUQuota struct {
 	Enforce bool
 	// Period is the period of the quota, by default 100 ms.
 	Period time.Duration
+	// Exempt reports whether the quota does not limit a pod: one that has exclusive CPUs.
+	// Nil exempts none.
+	Exempt func(pod types.UID) bool
 }
 
 const defaultPeriod = 100 * time.Millisecond
+
+// limits reports whether the quota limits a pod.
+func (q CPUQuota) limits(pod *corev1.Pod) bool {
+	return q.Enforce && (q.Exempt == nil || !q.Exempt(pod.UID))
+}
 
 func (q CPUQuota) period() time.Duration {
 	if q.Period == 0 {
@@ -59,7 +68,7 @@ func PodLimits(pod *corev1.Pod, cpu CPUQuota, maxPIDs int64) Limits {
 
 	shares := Shares(requests.Cpu().MilliValue())
 	quota, period := Quota(limits.Cpu().MilliValue(), cpu.period()), uint64(cpu.period().Microseconds())
-	if !cpu.Enforce {
+	if !cpu.limits(pod) {
 		quota = -1
 	}
 	memory := limits.Memory().Value()

@@ -129,6 +129,9 @@ type Gates struct {
 	// WithoutRestartAll does not restart all containers of a pod by a rule of one (the node of svc
 	// up at releases without RestartAllContainersOnContainerExits).
 	WithoutRestartAll bool
+	// QuotaOfExclusiveCPUs limits containers with exclusive CPUs by the CFS quota, too (the node
+	// of svc up at releases without DisableCPUQuotaWithExclusiveCPUs).
+	QuotaOfExclusiveCPUs bool
 	// WithoutReadyToStart leaves out the condition PodReadyToStartContainers
 	// (PodReadyToStartContainersCondition=false).
 	WithoutReadyToStart bool

@@ -2,15 +2,18 @@ package container
 
 import (
 	"errors"
+	"slices"
 	"strings"
-	"svc.dev/svc/svclet/cgroup"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/cgroup"
 )
 
 func list(pairs ...string) corev1.ResourceList {
@@ -152,6 +155,39 @@ func TestAHostNetworkPodHasTheNodesAddresses(t *testing.T) {
 	}
 }
 
+// exclusive are the containers of a pod that have exclusive CPUs.
+type exclusive []string
+
+func (e exclusive) HasExclusiveCPUs(pod types.UID, container string) bool {
+	return e.PodHasExclusiveCPUs(pod) && slices.Contains(e, container)
+}
+
+func (e exclusive) PodHasExclusiveCPUs(pod types.UID) bool { return pod == "u-1" && len(e) > 0 }
+
+func TestASandboxIsNotLimitedIfAContainerHasExclusiveCPUs(t *testing.T) {
+	pod := testPod()
+	pod.Spec.Containers[0].Resources.Limits = list("cpu", "2")
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "sharing", Resources: corev1.ResourceRequirements{Limits: list("cpu", "1")}})
+	pod.Spec.Overhead = list("cpu", "1")
+	o := testOptions()
+	for _, test := range []struct {
+		exclusive ExclusiveCPUs
+		want      int64
+	}{{nil, 300000}, {exclusive{}, 300000}, {exclusive{"main"}, -1}} {
+		o.ExclusiveCPUs = test.exclusive
+		if got := sandboxResources(o, pod).CpuQuota; got != test.want {
+			t.Errorf("%v: quota %d, want %d", test.exclusive, got, test.want)
+		}
+		if got := overhead(o, pod).CpuQuota; got != 100000 {
+			t.Errorf("%v: quota of the overhead %d", test.exclusive, got)
+		}
+	}
+	o.CPUCFSQuota = false
+	if got := sandboxResources(o, pod).CpuQuota; got != 0 {
+		t.Errorf("quotas off: %d", got)
+	}
+}
+
 func TestResources(t *testing.T) {
 	for _, test := range []struct {
 		name             string
@@ -164,6 +200,10 @@ func TestResources(t *testing.T) {
 			want: &runtimeapi.LinuxContainerResources{CpuShares: 2048, CpuQuota: 200000, CpuPeriod: 100000, OomScoreAdj: 999}},
 		{name: "quotas off", requests: list("cpu", "1"), limits: list("cpu", "2"), change: func(o *Options) { o.CPUCFSQuota = false },
 			want: &runtimeapi.LinuxContainerResources{CpuShares: 1024, OomScoreAdj: 999}},
+		{name: "exclusive CPUs are not limited", limits: list("cpu", "2"), change: func(o *Options) { o.ExclusiveCPUs = exclusive{"main"} },
+			want: &runtimeapi.LinuxContainerResources{CpuShares: 2048, CpuQuota: -1, CpuPeriod: 100000, OomScoreAdj: 999}},
+		{name: "another container's exclusive CPUs", limits: list("cpu", "2"), change: func(o *Options) { o.ExclusiveCPUs = exclusive{"other"} },
+			want: &runtimeapi.LinuxContainerResources{CpuShares: 2048, CpuQuota: 200000, CpuPeriod: 100000, OomScoreAdj: 999}},
 		{name: "a shorter period", limits: list("cpu", "2"), change: func(o *Options) { o.CPUCFSQuotaPeriod = 5 * time.Millisecond },
 			want: &runtimeapi.LinuxContainerResources{CpuShares: 2048, CpuQuota: 10000, CpuPeriod: 5000, OomScoreAdj: 999}},
 		{name: "cgroup v2 kills all of a container", change: func(o *Options) { o.Host.CgroupV2 = true },

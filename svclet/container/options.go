@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"svc.dev/svc/svclet/cgroup"
 )
@@ -32,6 +33,9 @@ type Options struct {
 	// CPUCFSQuota is --cpu-cfs-quota, CPUCFSQuotaPeriod its period, by default 100 ms.
 	CPUCFSQuota       bool
 	CPUCFSQuotaPeriod time.Duration
+	// ExclusiveCPUs are the CPUs that containers have alone, which the quota does not limit.
+	// Nil if it limits all containers.
+	ExclusiveCPUs ExclusiveCPUs
 	// SingleProcessOOMKill kills only one process of a container that runs out of
 	// memory, not all of them. It has an effect on cgroup v2 only; v1 always does so.
 	SingleProcessOOMKill bool
@@ -58,6 +62,14 @@ type Options struct {
 	Allocatable corev1.ResourceList
 	// Host describes the machine.
 	Host Host
+}
+
+// ExclusiveCPUs are the CPUs that containers have alone.
+type ExclusiveCPUs interface {
+	// HasExclusiveCPUs reports whether a container has some.
+	HasExclusiveCPUs(pod types.UID, container string) bool
+	// PodHasExclusiveCPUs reports whether one of the pod's containers has some.
+	PodHasExclusiveCPUs(pod types.UID) bool
 }
 
 // DefaultPodLogs is where kubelet writes pods' logs and log collectors expect

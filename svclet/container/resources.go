@@ -16,6 +16,9 @@ import (
 	"svc.dev/svc/svclet/cgroup"
 )
 
+// noQuota is the CFS quota of what may use all of its CPUs: they are exclusive.
+const noQuota = -1
+
 // Resources returns a container's resource limits and its oom_score_adj, to create
 // it or to update it while it runs.
 func Resources(o Options, pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxContainerResources {
@@ -25,6 +28,9 @@ func Resources(o Options, pod *corev1.Pod, container *corev1.Container) *runtime
 		request = &cpu
 	}
 	resources := linuxResources(o, request, limits.Cpu(), limits.Memory())
+	if o.CPUCFSQuota && o.ExclusiveCPUs != nil && o.ExclusiveCPUs.HasExclusiveCPUs(pod.UID, container.Name) {
+		resources.CpuQuota = noQuota
+	}
 	resources.OomScoreAdj = oomScoreAdjust(pod, container, o.Host.MemoryCapacity)
 	resources.HugepageLimits = hugepageLimits(o, pod, container)
 	setSwap(o, resources, pod, container)
@@ -62,7 +68,11 @@ func sandboxResources(o Options, pod *corev1.Pod) *runtimeapi.LinuxContainerReso
 	if cpu, set := requests[corev1.ResourceCPU]; set {
 		request = &cpu
 	}
-	return linuxResources(o, request, limits.Cpu(), limits.Memory())
+	resources := linuxResources(o, request, limits.Cpu(), limits.Memory())
+	if o.CPUCFSQuota && o.ExclusiveCPUs != nil && o.ExclusiveCPUs.PodHasExclusiveCPUs(pod.UID) {
+		resources.CpuQuota = noQuota
+	}
+	return resources
 }
 
 // overhead returns the pod overhead, as both request and limit.

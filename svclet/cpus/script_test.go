@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/cpuset"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/internal/golden"
 	"svc.dev/svc/svclet/topology"
 	"svc.dev/svc/svclet/topology/topologytest"
@@ -198,5 +199,71 @@ func TestAStateOfAnotherMachineIsRefused(t *testing.T) {
 		if got := fmt.Sprint(err); want != "" && got != want || want == "" && err != nil {
 			t.Errorf("%s: %v", list, err)
 		}
+	}
+}
+
+// podWithResources returns a guaranteed pod with resources of its own, and a container that
+// requests two CPUs of them.
+func podWithResources() *corev1.Pod {
+	of := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}, Spec: corev1.PodSpec{
+		Resources:      &corev1.ResourceRequirements{Requests: of("4", "4Mi"), Limits: of("4", "4Mi")},
+		InitContainers: []corev1.Container{{Name: "i", Resources: corev1.ResourceRequirements{Requests: of("2", "1Mi"), Limits: of("2", "1Mi")}}},
+		Containers:     []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: of("2", "1Mi")}}},
+	}}
+}
+
+func TestContainersOfAPodWithResourcesOfItsOwnShareCPUs(t *testing.T) {
+	s, err := NewStatic(topologytest.Regular(1, 1, 8, 1, 1), Options{}, cpuset.New(0), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := podWithResources()
+	if class := podspec.QOSClassOf(p); class != corev1.PodQOSGuaranteed {
+		t.Fatalf("the pod is %s", class)
+	}
+	if count := PodRequested(p); count != 0 {
+		t.Errorf("the pod gets %d CPUs", count)
+	}
+	if hints := s.PodHints(p); hints != nil {
+		t.Errorf("hints of the pod: %v", hints)
+	}
+	for _, c := range []*corev1.Container{&p.Spec.InitContainers[0], &p.Spec.Containers[0]} {
+		if hints := s.Hints(p, c); hints != nil {
+			t.Errorf("hints of %s: %v", c.Name, hints)
+		}
+		if err := s.Allocate(p, c, 0); err != nil {
+			t.Error(err)
+		}
+		if cpus, exclusive := s.CPUs(p.UID, c.Name); exclusive {
+			t.Errorf("%s has CPUs %s alone", c.Name, cpus)
+		}
+	}
+}
+
+func TestEarlierCPUsOfAPodWithResourcesOfItsOwnAreKeptUntilItEnds(t *testing.T) {
+	s, err := NewStatic(topologytest.Regular(1, 1, 8, 1, 1), Options{}, cpuset.New(0), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := podWithResources()
+	c, earlier := &p.Spec.Containers[0], cpuset.New(1, 2)
+	if err := s.Restore(State{Exclusive: map[types.UID]map[string]cpuset.CPUSet{p.UID: {c.Name: earlier}}}); err != nil {
+		t.Fatal(err)
+	}
+	if hints := s.Hints(p, c); hints != nil {
+		t.Errorf("hints: %v", hints)
+	}
+	if err := s.Allocate(p, c, 0); err != nil {
+		t.Error(err)
+	}
+	if cpus, exclusive := s.CPUs(p.UID, c.Name); !exclusive || !cpus.Equals(earlier) {
+		t.Errorf("after another admission: %s, exclusive: %v", cpus, exclusive)
+	}
+	s.Release(p.UID)
+	if shared := s.Shared(); shared.Size() != 8 {
+		t.Errorf("shared after its end: %s", shared)
 	}
 }

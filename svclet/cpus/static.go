@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/cpuset"
 
 	"svc.dev/svc/apis/podspec"
@@ -103,10 +104,11 @@ func (s *Static) CPUs(uid types.UID, container string) (cpus cpuset.CPUSet, excl
 	return s.Shared(), false
 }
 
-// Requested returns how many exclusive CPUs a container gets.
+// Requested returns how many exclusive CPUs a container gets: none in a pod with resources of
+// its own, which its containers share (KEP-2837).
 func Requested(p *corev1.Pod, c *corev1.Container) int {
 	cpu := c.Resources.Requests.Cpu()
-	if podspec.QOSClassOf(p) != corev1.PodQOSGuaranteed || cpu.MilliValue()%1000 != 0 {
+	if resourcehelper.IsPodLevelResourcesSet(p) || podspec.QOSClassOf(p) != corev1.PodQOSGuaranteed || cpu.MilliValue()%1000 != 0 {
 		return 0
 	}
 	return int(cpu.Value())

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/internal/golden"
 	"svc.dev/svc/svclet/topology"
 )
@@ -204,5 +205,65 @@ func TestOnlyGuaranteedPodsHaveMemoryOfTheirOwn(t *testing.T) {
 	c := &p.Spec.Containers[0]
 	if err := s.Allocate(p, c, 0); err != nil || s.Nodes(p.UID, "a") != 0 || s.Hints(p, c) != nil || s.PodHints(p) != nil {
 		t.Errorf("%v, %v, %v, %v", err, s.Nodes(p.UID, "a"), s.Hints(p, c), s.PodHints(p))
+	}
+}
+
+// podWithResources returns a guaranteed pod with resources of its own, and a container that
+// requests memory of them.
+func podWithResources() *corev1.Pod {
+	of := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}, Spec: corev1.PodSpec{
+		Resources:      &corev1.ResourceRequirements{Requests: of("4", "4Mi"), Limits: of("4", "4Mi")},
+		InitContainers: []corev1.Container{{Name: "i", Resources: corev1.ResourceRequirements{Requests: of("2", "1Mi"), Limits: of("2", "1Mi")}}},
+		Containers:     []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: of("2", "1Mi")}}},
+	}}
+}
+
+func TestContainersOfAPodWithResourcesOfItsOwnShareTheMemoryOfAllNodes(t *testing.T) {
+	s, err := NewStatic(&topology.Topology{Memory: map[int]topology.Memory{0: {Total: 1 << 30}}}, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := podWithResources()
+	if class := podspec.QOSClassOf(p); class != corev1.PodQOSGuaranteed {
+		t.Fatalf("the pod is %s", class)
+	}
+	if hints := s.PodHints(p); hints != nil {
+		t.Errorf("hints of the pod: %v", hints)
+	}
+	for _, c := range []*corev1.Container{&p.Spec.InitContainers[0], &p.Spec.Containers[0]} {
+		if hints := s.Hints(p, c); hints != nil {
+			t.Errorf("hints of %s: %v", c.Name, hints)
+		}
+		if err := s.Allocate(p, c, 0); err != nil {
+			t.Error(err)
+		}
+		if nodes := s.Nodes(p.UID, c.Name); nodes != 0 {
+			t.Errorf("%s has memory of nodes %s", c.Name, nodes)
+		}
+	}
+}
+
+func TestEarlierMemoryOfAPodWithResourcesOfItsOwnIsKeptUntilItEnds(t *testing.T) {
+	s, err := NewStatic(&topology.Topology{Memory: map[int]topology.Memory{0: {Total: 1 << 30}}}, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := podWithResources()
+	c, node := &p.Spec.Containers[0], topology.NewMask(0)
+	if err := s.Restore(State{p.UID: {c.Name: {Nodes: node, Amounts: Amounts{corev1.ResourceMemory: 1 << 20}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if hints := s.Hints(p, c); hints != nil {
+		t.Errorf("hints: %v", hints)
+	}
+	if err := s.Allocate(p, c, 0); err != nil || s.Nodes(p.UID, c.Name) != node {
+		t.Errorf("after another admission: memory of nodes %s, %v", s.Nodes(p.UID, c.Name), err)
+	}
+	s.Release(p.UID)
+	if pods := s.Pods(); len(pods) != 0 {
+		t.Errorf("after its end: %v", pods)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/topology"
@@ -106,9 +107,10 @@ func (s *Static) Restore(state State) error {
 	return nil
 }
 
-// Requested returns what a container gets; nil if it shares the memory of all nodes.
+// Requested returns what a container gets; nil if it shares the memory of all nodes, as it
+// does in a pod with resources of its own (KEP-2837).
 func Requested(p *corev1.Pod, c *corev1.Container) Amounts {
-	if podspec.QOSClassOf(p) != corev1.PodQOSGuaranteed {
+	if resourcehelper.IsPodLevelResourcesSet(p) || podspec.QOSClassOf(p) != corev1.PodQOSGuaranteed {
 		return nil
 	}
 	amounts := Amounts{}
