@@ -46,6 +46,7 @@ func (c *chain) aggregator(shared *genericapiserver.RecommendedConfig, kinds *ge
 	if err != nil {
 		return nil, err
 	}
+	c.remote = aggregation.Remote(server.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister())
 	// The type converter is made; the documents have only the fields of the release.
 	*config.OpenAPIV3Config = *c.documents(own).ConfigV3()
 	server.GenericAPIServer.Handler.GoRestfulContainer.ServiceErrorHandler(c.unrouted(&config))

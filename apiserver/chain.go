@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"net/http"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,6 +44,9 @@ type chain struct {
 	// deprecated are the versions that the libraries have deprecated.
 	deprecated *deprecation.Versions
 	clock      clock.WithTicker
+	// remote reports whether a request is proxied to the server of an APIService. It is
+	// set before requests are served.
+	remote func(*http.Request) bool
 	// discovered is closed when everything that is served has its routes. Until
 	// then, an unknown path is answered with 503 rather than 404.
 	discovered chan struct{}

@@ -65,7 +65,7 @@ func (c *chain) customResources(shared *genericapiserver.RecommendedConfig) (*ap
 		handler.Director = customlist.Filter(handler.Director, own.codecs, c.items)
 	}
 	handler.Director = patcherror.DryRunFilter(handler.Director, shared.Serializer)
-	handler.Director = bodycheck.Filter(handler.Director, shared.Serializer, checks, shared.MaxRequestBodyBytes)
+	handler.Director = bodycheck.Filter(handler.Director, shared.Serializer, checks, shared.MaxRequestBodyBytes, nil)
 	handler.Director = noprotobuf.Filter(handler.Director, shared.Serializer)
 	return server, definitions.Informer().SetTransform(c.layers.definitionTransform(transform))
 }

@@ -27,6 +27,7 @@ import (
 	"svc.dev/svc/apiserver/filters/healthline"
 	"svc.dev/svc/apiserver/filters/mediatype"
 	"svc.dev/svc/apiserver/filters/objectwatch"
+	"svc.dev/svc/apiserver/filters/original"
 	"svc.dev/svc/apiserver/filters/warnings"
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/nodeproxy"
@@ -39,6 +40,8 @@ import (
 // library's order, without those that are not configured: each filter costs a
 // call, a closure and a part of the goroutine's stack for each request.
 func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) http.Handler {
+	remote := func(req *http.Request) bool { return c.remote(req) }
+	handler = original.Restore(handler, remote)
 	if !c.stores.served.OpenAPI3() {
 		handler = withoutOpenAPI3(handler)
 	}
@@ -51,11 +54,13 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	if config.FeatureGate.Enabled(genericfeatures.APIResponseCompression) {
 		handler = compression.Filter(handler, c.items)
 	}
-	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds, c.stores.scheme, c.stores.served.Fields()), config.MaxRequestBodyBytes)
+	connects := nodeproxy.NewConnects(c.stores.kinds)
+	proxied := func(req *http.Request) bool { return connects.Proxies(req) || remote(req) }
+	handler = bodycheck.Filter(handler, config.Serializer, bodycheck.Checks(c.stores.kinds, c.stores.scheme, c.stores.served.Fields()), config.MaxRequestBodyBytes, proxied)
 	handler = dryrun.Filter(handler)
 	handler = c.deprecated.Filter(handler)
 	handler = c.drain.Filter(handler)
-	handler = nodeproxy.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer, c.stores.kinds)
+	handler = nodeproxy.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer, connects)
 	handler = genericapifilters.WithAuthorization(handler, config.Authorization.Authorizer, config.Serializer)
 	handler = withFlowControl(handler, config)
 	if c.stores.gate(string(gates.ConstrainedImpersonation)) {

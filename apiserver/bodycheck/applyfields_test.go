@@ -159,7 +159,7 @@ func filtered(t *testing.T, checks []Check, req *http.Request, info *request.Req
 			t.Error(err)
 		}
 		got = string(read)
-	}), clientgoscheme.Codecs.WithoutConversion(), checks, 1<<20)
+	}), clientgoscheme.Codecs.WithoutConversion(), checks, 1<<20, nil)
 	var warned warnings
 	ctx := warning.WithWarningRecorder(req.Context(), &warned)
 	answer := httptest.NewRecorder()

@@ -23,7 +23,7 @@ func send(t *testing.T, method, contentType, body string) (string, int64) {
 			t.Fatal(err)
 		}
 		got, length = string(read), req.ContentLength
-	}), clientgoscheme.Codecs.WithoutConversion(), Checks(nil, clientgoscheme.Scheme, nil), 100)
+	}), clientgoscheme.Codecs.WithoutConversion(), Checks(nil, clientgoscheme.Scheme, nil), 100, nil)
 	req := httptest.NewRequestWithContext(t.Context(), method, "/api/v1/namespaces/n/configmaps/c", strings.NewReader(body))
 	req.Header.Set("Content-Type", contentType)
 	info := &request.RequestInfo{IsResourceRequest: true, Name: "c", Namespace: "n", APIVersion: "v1"}

@@ -85,13 +85,14 @@ func keepPatch(known schemes) func(req *http.Request) Func {
 // Filter passes requests to handler when all checks accept their bodies, and
 // answers 400 otherwise, also when a body cannot be read to its end. It needs the request
 // info. A body is read once, and only if a check concerns it. Bodies of more than maxBytes pass unchecked: the
-// handler refuses them without decoding.
-func Filter(handler http.Handler, s runtime.NegotiatedSerializer, checks []Check, maxBytes int64) http.Handler {
+// handler refuses them without decoding. Those of requests that proxied reports are for
+// the servers that they are proxied to, and pass unread; nil reports none.
+func Filter(handler http.Handler, s runtime.NegotiatedSerializer, checks []Check, maxBytes int64, proxied func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Body != nil && req.Body != http.NoBody {
 			req.Body = clientBody{req.Body}
 		}
-		if err := run(req, checks, maxBytes); err != nil {
+		if err := run(req, checks, maxBytes, proxied); err != nil {
 			responsewriters.ErrorNegotiated(apierrors.NewBadRequest(err.Error()), s, schema.GroupVersion{}, w, req)
 			return
 		}
@@ -99,9 +100,9 @@ func Filter(handler http.Handler, s runtime.NegotiatedSerializer, checks []Check
 	})
 }
 
-// run applies the checks to the body of req, and replaces the body by one that
-// can be read again.
-func run(req *http.Request, checks []Check, maxBytes int64) error {
+// run applies the checks to the body of req, unless it is proxied, and replaces the body
+// by one that can be read again.
+func run(req *http.Request, checks []Check, maxBytes int64, proxied func(*http.Request) bool) error {
 	if req.Body == nil {
 		return nil
 	}
@@ -112,6 +113,9 @@ func run(req *http.Request, checks []Check, maxBytes int64) error {
 			continue
 		}
 		if original == nil {
+			if proxied != nil && proxied(req) {
+				return nil
+			}
 			var err error
 			if original, err = read(req, maxBytes+1); err != nil {
 				return err

@@ -50,7 +50,7 @@ func applyWidget(t *testing.T, check Check, version, query, body string) applied
 			t.Error(err)
 		}
 		got.body = string(read)
-	}), clientgoscheme.Codecs.WithoutConversion(), []Check{check}, 1<<20)
+	}), clientgoscheme.Codecs.WithoutConversion(), []Check{check}, 1<<20, nil)
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/apis/example.com/"+version+"/widgets/a?"+query, strings.NewReader(body))
 	req.Header.Set("Content-Type", "application/apply-patch+yaml")
 	info := &request.RequestInfo{IsResourceRequest: true, Name: "a", APIGroup: "example.com", APIVersion: version, Resource: "widgets"}

@@ -71,7 +71,7 @@ func TestDeeplyNestedProtobufIsRefused(t *testing.T) {
 				got, err := io.ReadAll(req.Body)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(got).To(Equal(test.body))
-			}), clientgoscheme.Codecs.WithoutConversion(), Checks(nil, clientgoscheme.Scheme, nil), maxBytes)
+			}), clientgoscheme.Codecs.WithoutConversion(), Checks(nil, clientgoscheme.Scheme, nil), maxBytes, nil)
 			req := httptest.NewRequest(http.MethodPost, "/apis", bytes.NewReader(test.body))
 			req.Header.Set("Content-Type", test.contentType)
 			w := httptest.NewRecorder()

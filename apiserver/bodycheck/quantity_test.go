@@ -64,7 +64,7 @@ func TestQuantitiesWithHugeExponentsAreRefused(t *testing.T) {
 				got, err := io.ReadAll(req.Body)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(string(got) == test.body).To(BeTrue())
-			}), clientgoscheme.Codecs.WithoutConversion(), Checks(kinds, clientgoscheme.Scheme, nil), 1<<20)
+			}), clientgoscheme.Codecs.WithoutConversion(), Checks(kinds, clientgoscheme.Scheme, nil), 1<<20, nil)
 			req := httptest.NewRequest(test.method, "/api/v1/"+test.resource, strings.NewReader(test.body))
 			req.Header.Set("Content-Type", test.contentType)
 			req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{APIVersion: "v1", Resource: test.resource}))

@@ -79,7 +79,7 @@ type bodyKinds map[schema.GroupVersionResource]kindOfBody
 // object, or a part of it, of a known kind.
 func (b bodyKinds) of(req *http.Request) (kindOfBody, *request.RequestInfo, bool) {
 	info, ok := request.RequestInfoFrom(req.Context())
-	if !ok || info.Subresource == "scale" || info.Verb == "connect" {
+	if !ok || info.Subresource == "scale" {
 		return kindOfBody{}, nil, false
 	}
 	switch req.Method {

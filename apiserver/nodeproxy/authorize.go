@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
@@ -29,19 +28,19 @@ func LongRunning(kinds []*resource.Kind) []string {
 	return sets.List(names)
 }
 
-// WithAuthorization authorizes requests for the verbs that the Connects of the
-// kinds declare (resource.Connect.Verb and UpgradeVerb). The authorization for
-// the verb of the HTTP method comes before it.
-func WithAuthorization(handler http.Handler, a authorizer.Authorizer, s runtime.NegotiatedSerializer, kinds []*resource.Kind) http.Handler {
-	connects := connectsOf(kinds)
+// WithAuthorization authorizes requests for the verbs that the Connects declare
+// (resource.Connect.Verb and UpgradeVerb). The authorization for the verb of the
+// HTTP method comes before it.
+func WithAuthorization(handler http.Handler, a authorizer.Authorizer, s runtime.NegotiatedSerializer, connects Connects) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := req.Context()
 		info, found := request.RequestInfoFrom(ctx)
-		if !found || !info.IsResourceRequest || info.Subresource == "" {
+		if !found {
 			handler.ServeHTTP(w, req)
 			return
 		}
-		verb := requiredVerb(connects[subresourceOf(info)], req)
+		connect, _ := connects.of(info)
+		verb := requiredVerb(connect, req)
 		if verb == "" || verb == info.Verb {
 			handler.ServeHTTP(w, req)
 			return
@@ -63,29 +62,6 @@ func WithAuthorization(handler http.Handler, a authorizer.Authorizer, s runtime.
 		}
 		responsewriters.Forbidden(attributes, w, req, reason, s)
 	})
-}
-
-// subresource identifies a Connect.
-type subresource struct {
-	schema.GroupResource
-	name string
-}
-
-func subresourceOf(info *request.RequestInfo) subresource {
-	return subresource{schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Subresource}
-}
-
-// connectsOf returns the Connects of the kinds, in all groups that serve them.
-func connectsOf(kinds []*resource.Kind) map[subresource]resource.Connect {
-	connects := map[subresource]resource.Connect{}
-	for _, k := range kinds {
-		for _, c := range k.Connects {
-			for _, gvk := range k.GVKs() {
-				connects[subresource{schema.GroupResource{Group: gvk.Group, Resource: k.Name}, c.Name}] = c
-			}
-		}
-	}
-	return connects
 }
 
 // requiredVerb returns the verb that c requires of the request, or "".

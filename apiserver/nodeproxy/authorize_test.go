@@ -48,7 +48,7 @@ func TestConnectionsIntoContainersNeedTheVerbThatTheirSubresourceDeclares(t *tes
 				}
 				return authorizer.DecisionNoOpinion, "", nil
 			})
-			handler := WithAuthorization(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), creators, serializer.NewCodecFactory(runtime.NewScheme()), apis.Kinds())
+			handler := WithAuthorization(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), creators, serializer.NewCodecFactory(runtime.NewScheme()), NewConnects(apis.Kinds()))
 			req := httptest.NewRequestWithContext(t.Context(), test.method, test.path, nil)
 			maps.Copy(req.Header, test.header)
 			resolver := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
@@ -71,5 +71,29 @@ func TestSubresourcesThatHoldConnectionsOpenAreLongRunning(t *testing.T) {
 	want := []string{"attach", "exec", "log", "portforward", "proxy"}
 	if got := LongRunning(apis.Kinds()); !slices.Equal(got, want) {
 		t.Errorf("long-running are %v, want %v", got, want)
+	}
+}
+
+func TestARequestForAConnectIsProxied(t *testing.T) {
+	connects := NewConnects(apis.Kinds())
+	resolver := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	for path, want := range map[string]bool{
+		"/api/v1/nodes/n/proxy/metrics":                          true,
+		"/api/v1/namespaces/ns/pods/p/proxy":                     true,
+		"/api/v1/namespaces/ns/services/https:s:web/proxy/a/b":   true,
+		"/api/v1/namespaces/ns/pods/p/exec":                      true,
+		"/api/v1/namespaces/ns/pods/p/status":                    false,
+		"/api/v1/namespaces/ns/pods/proxy":                       false,
+		"/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods/p/exec": false,
+		"/healthz": false,
+	} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, nil)
+		info, err := resolver.NewRequestInfo(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := connects.Proxies(req.WithContext(request.WithRequestInfo(req.Context(), info))); got != want {
+			t.Errorf("%s: %t, want %t", path, got, want)
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/filters/original"
 )
 
 // connectREST proxies requests to the backend of an object: a node, a pod or a service.
@@ -86,9 +87,19 @@ func (c *connecterREST) NewConnectOptions() (runtime.Object, bool, string) { ret
 // ConnectMethods implements rest.Connecter.
 func (c *connecterREST) ConnectMethods() []string { return c.connect.Methods }
 
-// Connect implements rest.Connecter. The client's connection is spliced only
-// after the backend has answered 101.
+// Connect implements rest.Connecter. The backend gets the headers and the query that the
+// client has sent; the responder's errors are of a type that the rewritten headers accept.
 func (c *connecterREST) Connect(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
+	handler, err := c.connectTo(ctx, name, options, responder)
+	if err != nil {
+		return nil, err
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { handler.ServeHTTP(w, original.Of(req)) }), nil
+}
+
+// connectTo returns the handler that proxies a request to the backend. The client's
+// connection is spliced only after the backend has answered 101.
+func (c *connecterREST) connectTo(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
 	where, transport, err := c.locate(ctx, name, options)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ package dryrun
 import (
 	"net/http"
 	"net/url"
+
+	"svc.dev/svc/apiserver/filters/original"
 )
 
 // Filter removes a dryRun parameter that has no value, which means the same as
@@ -12,7 +14,10 @@ import (
 func Filter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if query := req.URL.RawQuery; query != "" {
-			req.URL.RawQuery = withoutEmpty(query)
+			if changed := withoutEmpty(query); changed != query {
+				req = original.Copy(req, func(sent *http.Request) { sent.URL.RawQuery = query })
+				req.URL.RawQuery = changed
+			}
 		}
 		next.ServeHTTP(w, req)
 	})

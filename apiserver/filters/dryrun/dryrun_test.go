@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"svc.dev/svc/apiserver/filters/original"
 )
 
 func TestAnEmptyDryRunIsRemoved(t *testing.T) {
@@ -26,5 +28,18 @@ func TestAnEmptyDryRunIsRemoved(t *testing.T) {
 				t.Errorf("the query became %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+func TestTheQueryOfAProxiedRequestIsThatOfTheClient(t *testing.T) {
+	for _, query := range []string{"dryRun=", "b&dryRun=&a=%20"} {
+		for _, proxied := range []bool{true, false} {
+			var got string
+			handler := Filter(original.Restore(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = req.URL.RawQuery }), func(*http.Request) bool { return proxied }))
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/?"+query, nil))
+			if (got == query) != proxied {
+				t.Errorf("the query %q became %q, proxied: %t", query, got, proxied)
+			}
+		}
 	}
 }

@@ -7,11 +7,12 @@ package mediatype
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"svc.dev/svc/apiserver/filters/original"
 )
 
 // none is a media type that no handler has. It stands for an Accept header that
@@ -33,17 +34,35 @@ func Filter(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		rewritten := req.WithContext(req.Context())
-		rewritten.Header = maps.Clone(req.Header)
+		var changes []change
 		if !plain {
-			rewritten.Header["Accept"] = []string{rewriteAccept(strings.Join(accept, ","), matches)}
+			changes = append(changes, change{"Accept", accept, []string{rewriteAccept(strings.Join(accept, ","), matches)}})
 		}
 		if !lower {
 			name := typeOf(contentType[0])
-			rewritten.Header["Content-Type"] = []string{strings.ToLower(name) + contentType[0][len(name):]}
+			changes = append(changes, change{"Content-Type", contentType, []string{strings.ToLower(name) + contentType[0][len(name):]}})
+		}
+		rewritten := original.Copy(req, func(sent *http.Request) { undo(changes, sent.Header) })
+		for _, c := range changes {
+			rewritten.Header[c.header] = c.to
 		}
 		next.ServeHTTP(w, rewritten)
 	})
+}
+
+// change is the change of a header by Filter.
+type change struct {
+	header   string
+	from, to []string
+}
+
+// undo restores the headers, but those that another filter has translated since.
+func undo(changes []change, headers http.Header) {
+	for _, c := range changes {
+		if slices.Equal(headers[c.header], c.to) {
+			headers[c.header] = c.from
+		}
+	}
 }
 
 // typeOf returns a media type without its parameters.

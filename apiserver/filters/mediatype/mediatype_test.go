@@ -3,8 +3,11 @@ package mediatype
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+
+	"svc.dev/svc/apiserver/filters/original"
 )
 
 func filtered(t *testing.T, name string, values ...string) []string {
@@ -92,5 +95,54 @@ func TestAPlainRequestCostsNoAllocation(t *testing.T) {
 	w := httptest.NewRecorder()
 	if n := testing.AllocsPerRun(100, func() { handler.ServeHTTP(w, req) }); n != 0 {
 		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+func TestAProxiedRequestHasTheHeadersThatTheClientHasSent(t *testing.T) {
+	const sent, own = "Image/*, application/json;q=0.1", "application/json"
+	translate := func(header string) func(http.Header) {
+		return func(h http.Header) { h.Set("Accept", header) }
+	}
+	for _, test := range []struct {
+		rule    string
+		accept  []string
+		proxied bool
+		between func(http.Header) // what filters between do
+		want    []string
+	}{
+		{"a rewritten header is restored", []string{sent}, true, nil, []string{sent}},
+		{"several headers stay several", []string{sent, "text/html"}, true, nil, []string{sent, "text/html"}},
+		{"a plain header stays", []string{own}, true, nil, []string{own}},
+		{"no header stays none", nil, true, nil, nil},
+		{"a header that a filter has translated stays translated", []string{sent}, true, translate("text/plain"), []string{"text/plain"}},
+		{"a request that is not proxied keeps the rewritten header", []string{sent}, false, nil, []string{own}},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			var got http.Header
+			inner := original.Restore(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = req.Header }), func(*http.Request) bool { return test.proxied })
+			handler := Filter(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				req.Header.Del("Authorization") // authentication does
+				if test.between != nil {
+					test.between(req.Header)
+				}
+				inner.ServeHTTP(w, req)
+			}))
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+			if test.accept != nil {
+				req.Header["Accept"] = test.accept
+			}
+			req.Header.Set("Content-Type", "Text/PLAIN")
+			req.Header.Set("Authorization", "Bearer secret")
+			handler.ServeHTTP(httptest.NewRecorder(), req)
+			if !slices.Equal(got["Accept"], test.want) {
+				t.Errorf("Accept = %q, want %q", got["Accept"], test.want)
+			}
+			if contentType := got.Get("Content-Type"); (contentType == "Text/PLAIN") != test.proxied {
+				t.Errorf("Content-Type = %q", contentType)
+			}
+			if got.Get("Authorization") != "" {
+				t.Error("a header that a filter has removed is there again")
+			}
+		})
 	}
 }

@@ -106,7 +106,7 @@ func (s *Stack) install(plugin admission.Interface) {
 	codecs := serializer.NewCodecFactory(s.Scheme)
 	checks := bodycheck.Checks(s.Kinds, s.Scheme, nil)
 	handler := genericapiserver.NewAPIServerHandler("test", codecs, func(handler http.Handler) http.Handler {
-		return inprocess.Chain(bodycheck.Filter(handler, codecs, checks, maxBody))
+		return inprocess.Chain(bodycheck.Filter(handler, codecs, checks, maxBody, nil))
 	}, http.NotFoundHandler())
 	routes, err := view.View{
 		FastJSON:          true,
