@@ -51,7 +51,7 @@ func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server 
 		creator := c.stores.registry.NewCreator(c.stores.scheme)
 		steps = append(steps, bootstrap.RolesStep(c.clients.typed, func(ctx context.Context, obj runtime.Object) error {
 			return creator.Create(ctx, inprocess.UserAgent, obj)
-		}, c.options.Release, c.stores.gate))
+		}, c.identity.authorizers.Roles.AwaitRoles, c.options.Release, c.stores.gate))
 	}
 	var added []*bootstrapStep
 	for _, step := range steps {

@@ -78,7 +78,7 @@ func newRoleServer(t *testing.T) (*registrytest.Stack, kubernetes.Interface) {
 
 func ensureRoles(t *testing.T, client kubernetes.Interface, create bootstrap.Create) {
 	t.Helper()
-	if err := bootstrap.RolesStep(client, create, release.Newest, func(string) bool { return true }).Ensure(t.Context()); err != nil {
+	if err := bootstrap.RolesStep(client, create, func(context.Context, []authorization.DefaultRole) {}, release.Newest, func(string) bool { return true }).Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

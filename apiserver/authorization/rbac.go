@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -31,6 +34,31 @@ func (r *Roles) Follow(informers rbacinformers.Interface) {
 		informers.Roles().Lister(), informers.RoleBindings().Lister(),
 		informers.ClusterRoles().Lister(), informers.ClusterRoleBindings().Lister(),
 	}
+}
+
+// AwaitRoles waits until the authorizer knows cluster roles and bindings of these names, or ctx
+// is done. What was just written reaches the informers a moment later.
+func (r *Roles) AwaitRoles(ctx context.Context, roles []DefaultRole) {
+	known := func(ctx context.Context) (bool, error) {
+		bindings, err := r.source.clusterRoleBindings(ctx)
+		if err != nil {
+			return false, nil
+		}
+		bound := sets.New[string]()
+		for _, b := range bindings {
+			bound.Insert(b.Name)
+		}
+		for _, role := range roles {
+			if role.Namespace != "" {
+				continue
+			}
+			if _, err := r.source.clusterRole(ctx, role.Name); err != nil || role.Binding != "" && !bound.Has(role.Binding) {
+				return false, nil
+			}
+		}
+		return true, nil
+	}
+	_ = wait.PollUntilContextCancel(ctx, time.Millisecond, true, known) // at the end of ctx, the start goes on
 }
 
 // Stored returns an authorizer that reads the same roles and bindings from the API

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -24,7 +25,7 @@ type Create func(ctx context.Context, obj runtime.Object) error
 // further ones stay, and so does everything with the annotation
 // rbac.authorization.kubernetes.io/autoupdate=false. on reports which feature gates of the
 // release are on.
-func RolesStep(client kubernetes.Interface, create Create, of release.Release, on func(gate string) bool) Step {
+func RolesStep(client kubernetes.Interface, create Create, await func(context.Context, []authorization.DefaultRole), of release.Release, on func(gate string) bool) Step {
 	return Step{Name: "rbac/bootstrap-roles", Ensure: func(ctx context.Context) error {
 		roles, err := authorization.DefaultRoles(of, on)
 		if err != nil {
@@ -34,7 +35,7 @@ func RolesStep(client kubernetes.Interface, create Create, of release.Release, o
 		if err != nil {
 			return err
 		}
-		return each(ctx, roles, func(ctx context.Context, role authorization.DefaultRole) error {
+		err = each(ctx, roles, func(ctx context.Context, role authorization.DefaultRole) error {
 			s := storedRoles{listedObjects: stored, create: func(obj runtime.Object) error { return create(ctx, obj) }}
 			write := s.ensureClusterRole
 			if role.Namespace != "" {
@@ -45,8 +46,18 @@ func RolesStep(client kubernetes.Interface, create Create, of release.Release, o
 			}
 			return nil
 		})
+		if err != nil {
+			return err
+		}
+		seen, cancel := context.WithTimeout(ctx, awaitTimeout)
+		defer cancel()
+		await(seen, roles)
+		return nil
 	}}
 }
+
+// awaitTimeout bounds how long a start waits until the authorizer has seen the default roles.
+const awaitTimeout = time.Second
 
 // defaultMeta returns the metadata of a default role or of its binding.
 func defaultMeta(namespace, name string, labels map[string]string) metav1.ObjectMeta {

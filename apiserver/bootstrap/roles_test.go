@@ -13,13 +13,14 @@ import (
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 	"k8s.io/component-helpers/auth/rbac/validation"
 
+	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/release"
 )
 
 // ensureRoles runs the step, and fails the test with its error.
 func ensureRoles(t *testing.T, client *fake.Clientset) {
 	t.Helper()
-	if err := RolesStep(client, createWith(client), release.Default, func(string) bool { return false }).Ensure(t.Context()); err != nil {
+	if err := RolesStep(client, createWith(client), func(context.Context, []authorization.DefaultRole) {}, release.Default, func(string) bool { return false }).Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
