@@ -18,23 +18,31 @@ import (
 	"svc.dev/svc/svclet/topology"
 )
 
-func TestAGuaranteedPodHasItsCPUsAloneAcrossARestart(t *testing.T) {
-	machine, err := topology.Read("/")
+// startStatic starts an agent whose pods can have CPUs alone, and returns those of the machine, of
+// which the first is reserved.
+func startStatic(t *testing.T) (*machine, cpuset.CPUSet) {
+	t.Helper()
+	of, err := topology.Read("/")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := machine.All().List()
-	if len(all) < 2 {
+	all := of.All()
+	if all.Size() < 2 {
 		t.Skip("the machine has one CPU, which is reserved")
 	}
 	m := newMachine(t, runtimetest.Options{})
 	m.adjust = func(_ *config.Flags, c *config.Configuration) {
-		c.CPUManagerPolicy, c.ReservedSystemCPUs = config.CPUManagerStatic, cpuset.New(all[0]).String()
+		c.CPUManagerPolicy, c.ReservedSystemCPUs = config.CPUManagerStatic, cpuset.New(all.List()[0]).String()
 	}
 	m.start()
+	return m, all
+}
+
+func TestAGuaranteedPodHasItsCPUsAloneAcrossARestart(t *testing.T) {
+	m, all := startStatic(t)
 	m.write("shared", "")
 	m.Eventually(m.isReady("shared")).Should(gomega.BeTrue())
-	m.Expect(m.cpus("shared")).To(gomega.Equal(machine.All().String()))
+	m.Expect(m.cpus("shared")).To(gomega.Equal(all.String()))
 
 	const resources = ", resources: {limits: {cpu: 1, memory: 1Mi}}"
 	m.write("own", resources)
@@ -42,31 +50,19 @@ func TestAGuaranteedPodHasItsCPUsAloneAcrossARestart(t *testing.T) {
 	own, err := cpuset.Parse(m.cpus("own"))
 	m.Expect(err).NotTo(gomega.HaveOccurred())
 	m.Expect(own.Size()).To(gomega.Equal(1))
-	m.Expect(own.Contains(all[0])).To(gomega.BeFalse())
-	m.Eventually(func() string { return m.cpus("shared") }).Should(gomega.Equal(machine.All().Difference(own).String()))
+	m.Expect(own.Contains(all.List()[0])).To(gomega.BeFalse())
+	m.Eventually(func() string { return m.cpus("shared") }).Should(gomega.Equal(all.Difference(own).String()))
 
 	m.stop()
 	m.start()
 	m.Eventually(m.isReady("own")).Should(gomega.BeTrue())
 	m.Expect(m.agent.pods.allocations.CPUs(m.pod("own").UID, "app")).To(gomega.Equal(own.String()))
 	m.erase("own")
-	m.Eventually(func() string { return m.cpus("shared") }).Should(gomega.Equal(machine.All().String()))
+	m.Eventually(func() string { return m.cpus("shared") }).Should(gomega.Equal(all.String()))
 }
 
 func TestTheCFSQuotaLimitsExclusiveCPUsOnlyAtReleasesBefore133(t *testing.T) {
-	machine, err := topology.Read("/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := machine.All().List()
-	if len(all) < 2 {
-		t.Skip("the machine has one CPU, which is reserved")
-	}
-	m := newMachine(t, runtimetest.Options{})
-	m.adjust = func(_ *config.Flags, c *config.Configuration) {
-		c.CPUManagerPolicy, c.ReservedSystemCPUs = config.CPUManagerStatic, cpuset.New(all[0]).String()
-	}
-	m.start()
+	m, _ := startStatic(t)
 	const resources = ", resources: {limits: {cpu: 1, memory: 1Mi}}"
 	m.write("new", resources)
 	m.Eventually(m.isReady("new")).Should(gomega.BeTrue())

@@ -202,25 +202,12 @@ func TestAStateOfAnotherMachineIsRefused(t *testing.T) {
 	}
 }
 
-// podWithResources returns a guaranteed pod with resources of its own, and a container that
-// requests two CPUs of them.
-func podWithResources() *corev1.Pod {
-	of := func(cpu, memory string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
-	}
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}, Spec: corev1.PodSpec{
-		Resources:      &corev1.ResourceRequirements{Requests: of("4", "4Mi"), Limits: of("4", "4Mi")},
-		InitContainers: []corev1.Container{{Name: "i", Resources: corev1.ResourceRequirements{Requests: of("2", "1Mi"), Limits: of("2", "1Mi")}}},
-		Containers:     []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: of("2", "1Mi")}}},
-	}}
-}
-
 func TestContainersOfAPodWithResourcesOfItsOwnShareCPUs(t *testing.T) {
 	s, err := NewStatic(topologytest.Regular(1, 1, 8, 1, 1), Options{}, cpuset.New(0), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := podWithResources()
+	p := topologytest.PodWithResources()
 	if class := podspec.QOSClassOf(p); class != corev1.PodQOSGuaranteed {
 		t.Fatalf("the pod is %s", class)
 	}
@@ -248,7 +235,7 @@ func TestEarlierCPUsOfAPodWithResourcesOfItsOwnAreKeptUntilItEnds(t *testing.T) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := podWithResources()
+	p := topologytest.PodWithResources()
 	c, earlier := &p.Spec.Containers[0], cpuset.New(1, 2)
 	if err := s.Restore(State{Exclusive: map[types.UID]map[string]cpuset.CPUSet{p.UID: {c.Name: earlier}}}); err != nil {
 		t.Fatal(err)

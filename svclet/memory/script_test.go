@@ -16,6 +16,7 @@ import (
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/internal/golden"
 	"svc.dev/svc/svclet/topology"
+	"svc.dev/svc/svclet/topology/topologytest"
 )
 
 // TestScripts plays the golden scripts in testdata.
@@ -208,25 +209,12 @@ func TestOnlyGuaranteedPodsHaveMemoryOfTheirOwn(t *testing.T) {
 	}
 }
 
-// podWithResources returns a guaranteed pod with resources of its own, and a container that
-// requests memory of them.
-func podWithResources() *corev1.Pod {
-	of := func(cpu, memory string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
-	}
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}, Spec: corev1.PodSpec{
-		Resources:      &corev1.ResourceRequirements{Requests: of("4", "4Mi"), Limits: of("4", "4Mi")},
-		InitContainers: []corev1.Container{{Name: "i", Resources: corev1.ResourceRequirements{Requests: of("2", "1Mi"), Limits: of("2", "1Mi")}}},
-		Containers:     []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: of("2", "1Mi")}}},
-	}}
-}
-
 func TestContainersOfAPodWithResourcesOfItsOwnShareTheMemoryOfAllNodes(t *testing.T) {
 	s, err := NewStatic(&topology.Topology{Memory: map[int]topology.Memory{0: {Total: 1 << 30}}}, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := podWithResources()
+	p := topologytest.PodWithResources()
 	if class := podspec.QOSClassOf(p); class != corev1.PodQOSGuaranteed {
 		t.Fatalf("the pod is %s", class)
 	}
@@ -251,7 +239,7 @@ func TestEarlierMemoryOfAPodWithResourcesOfItsOwnIsKeptUntilItEnds(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := podWithResources()
+	p := topologytest.PodWithResources()
 	c, node := &p.Spec.Containers[0], topology.NewMask(0)
 	if err := s.Restore(State{p.UID: {c.Name: {Nodes: node, Amounts: Amounts{corev1.ResourceMemory: 1 << 20}}}}); err != nil {
 		t.Fatal(err)

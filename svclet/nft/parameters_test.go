@@ -9,9 +9,14 @@ import (
 	"testing"
 )
 
-func TestParametersAreRestored(t *testing.T) {
-	root, dir := t.TempDir(), t.TempDir()
-	want := func(what string, values map[string]string) {
+// kernelDir returns a directory for parameters of the kernel, and a function that compares them.
+func kernelDir(t *testing.T) (dir string, want func(what string, values map[string]string)) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(bootID)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir, func(what string, values map[string]string) {
 		t.Helper()
 		for name, value := range values {
 			if got, err := read(dir, name); got != value || err != nil {
@@ -19,9 +24,11 @@ func TestParametersAreRestored(t *testing.T) {
 			}
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(bootID)), 0o700); err != nil {
-		t.Fatal(err)
-	}
+}
+
+func TestParametersAreRestored(t *testing.T) {
+	root := t.TempDir()
+	dir, want := kernelDir(t)
 	for name, value := range map[string]string{bootID: "first\n", "off": "0\n", "on": "1\n", "gone": "0\n", "kept": "0\n"} {
 		if err := write(dir, name, value); err != nil {
 			t.Fatal(err)
@@ -105,20 +112,9 @@ func TestParametersOfAnotherBootAreNotRestored(t *testing.T) {
 
 // Another program may set it after that, as a service proxy of the user does.
 func TestAParameterIsRestoredOnceAndOthersStay(t *testing.T) {
-	dir := t.TempDir()
+	dir, want := kernelDir(t)
 	p := NewParameters(t.TempDir())
 	p.dir = dir
-	want := func(what string, values map[string]string) {
-		t.Helper()
-		for name, value := range values {
-			if got, err := read(dir, name); got != value || err != nil {
-				t.Errorf("%s: %s is %q, error %v", what, name, got, err)
-			}
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(bootID)), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	if err := errors.Join(write(dir, bootID, "first"), write(dir, "a", "0"), write(dir, "b", "0"), write(dir, "already", "1"), p.RestoreOne("a")); err != nil {
 		t.Fatal(err)
 	}

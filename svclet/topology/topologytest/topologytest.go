@@ -1,7 +1,13 @@
-// Package topologytest owns simulated machines for tests.
+// Package topologytest owns simulated machines, and pods for them, for tests.
 package topologytest
 
-import "svc.dev/svc/svclet/topology"
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"svc.dev/svc/svclet/topology"
+)
 
 // Regular returns a machine whose parts are all alike: sockets with NUMA nodes, with
 // cores, with threads. Its CPUs are numbered as Linux does: first those of the first
@@ -35,4 +41,17 @@ func distance(a, b, nodesPerSocket int) int {
 	default:
 		return 32
 	}
+}
+
+// PodWithResources returns a guaranteed pod with resources of its own, of which its containers
+// request two CPUs and memory each.
+func PodWithResources() *corev1.Pod {
+	of := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}, Spec: corev1.PodSpec{
+		Resources:      &corev1.ResourceRequirements{Requests: of("4", "4Mi"), Limits: of("4", "4Mi")},
+		InitContainers: []corev1.Container{{Name: "i", Resources: corev1.ResourceRequirements{Requests: of("2", "1Mi"), Limits: of("2", "1Mi")}}},
+		Containers:     []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: of("2", "1Mi")}}},
+	}}
 }
