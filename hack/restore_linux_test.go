@@ -63,9 +63,7 @@ type fleet struct {
 
 // newFleet returns a fleet each of whose workloads has a number of pods.
 func newFleet(t *testing.T, pods string) *fleet {
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip(err)
-	}
+	t.Helper()
 	f := &fleet{t: t, state: t.TempDir(), bin: t.TempDir()}
 	files := map[string]string{
 		filepath.Join(f.bin, "svc"):        svc,
