@@ -35,8 +35,10 @@ func TestAStepIsStoppedWhenTheServerBeginsToStop(t *testing.T) {
 					t.Error("it is not stopped when the hook has ended")
 				}
 				time.Sleep(delay + time.Second)
+				synctest.Wait()
 				before := calls
 				time.Sleep(time.Hour)
+				synctest.Wait()
 				if stops != 1 || calls != before {
 					t.Errorf("stopped %d times, and called %d times after that", stops, calls-before)
 				}

@@ -158,6 +158,8 @@ type Node struct {
 	deleted types.UID
 	// known reports that the Node has been read, or registered, once.
 	known bool
+	// writing has what is allocatable by the status that is being written, or is nil.
+	writing corev1.ResourceList
 }
 
 // New returns a node. It does nothing before [Node.Run].
@@ -226,7 +228,8 @@ func (n *Node) Changed() {
 }
 
 // Object returns the Node in the API server or, until it is known, the Node to be
-// registered. It must not be modified.
+// registered. While its status is written it has what is allocatable by that status: the scheduler
+// may send pods for it before the response has arrived. It must not be modified.
 func (n *Node) Object() *corev1.Node {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -235,10 +238,15 @@ func (n *Node) Object() *corev1.Node {
 
 // object is Object for a caller that holds mu.
 func (n *Node) object() *corev1.Node {
-	if n.api != nil {
+	if n.api == nil {
+		return n.local
+	}
+	if n.writing == nil {
 		return n.api
 	}
-	return n.local
+	node := *n.api
+	node.Status.Allocatable = n.writing
+	return &node
 }
 
 // Known reports whether [Node.Object] has been read from the API server, or

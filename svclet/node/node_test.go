@@ -219,6 +219,36 @@ func TestTheExtendedResourcesOfANodeAreResetIfTheirPluginsAreUnknown(t *testing.
 	r.await("it is kept", has(gpu, 1))
 }
 
+func TestAResourceIsAllocatableForTheAgentBeforeTheAPIServerShowsIt(t *testing.T) {
+	const gpu = "example.com/gpu"
+	server := apifake.New(t)
+	var offered atomic.Bool
+	r := start(t, server, func(o *Options) {
+		o.Devices = func() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName) {
+			if !offered.Load() {
+				return nil, nil, nil
+			}
+			return corev1.ResourceList{gpu: capacityOne()}, corev1.ResourceList{gpu: capacityOne()}, nil
+		}
+	})
+	r.awaitReady(corev1.ConditionTrue)
+	r.await("the watch has shown it", r.Known)
+	allocatable := make(chan int64, 1)
+	server.Fail(func(request apifake.Request) error {
+		if request.Subresource == "status" {
+			q := r.Object().Status.Allocatable[gpu]
+			allocatable <- q.Value()
+		}
+		return nil
+	})
+	offered.Store(true)
+	r.Changed()
+	if got := <-allocatable; got != 1 {
+		t.Errorf("the agent has %d while the API server is about to show 1", got)
+	}
+	r.await("it is shown", func() bool { q := server.Node("n").Status.Allocatable[gpu]; return q.Value() == 1 })
+}
+
 func TestANodeThatTheWatchHasShownIsAdopted(t *testing.T) {
 	server := apifake.New(t)
 	server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"kubernetes.io/hostname": "old"}}})
