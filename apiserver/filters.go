@@ -106,10 +106,11 @@ func (c *chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	return withStackForFilters(c.domainFilter(mediatype.Filter(alias.Filter(handler, c.hosted.domain(), discovery)), config))
 }
 
-// withStackForFilters grows the stack of the connection's goroutine, on which
-// only watches go beyond the filters.
+// withStackForFilters counts the request, and grows the stack of the connection's goroutine, on
+// which only watches go beyond the filters.
 func withStackForFilters(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		footprint.CountRequest()
 		footprint.GrowStackForFilters()
 		handler.ServeHTTP(w, req)
 	})

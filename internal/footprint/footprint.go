@@ -1,5 +1,6 @@
-// Package footprint owns the memory tuning of svc's processes: it returns what
-// only a start or a burst of work needed, paces the garbage collector and sizes stacks.
+// Package footprint owns how little memory and processor svc's processes take: it returns what
+// only a start or a burst of work needed, paces the garbage collector, sizes stacks, and lets an
+// idle process sleep.
 package footprint
 
 import (

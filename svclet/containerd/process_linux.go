@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"svc.dev/svc/internal/footprint"
 )
 
 // stopTimeout is how long containerd may take to exit after SIGTERM.
@@ -209,7 +211,7 @@ func (s settings) start() (*process, error) {
 	cmd.Env = environment(os.Environ(), s.Programs)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	if err := footprint.StartProcess(cmd); err != nil {
 		return nil, fmt.Errorf("start containerd: %w", err)
 	}
 	p, err := watch(cmd.Process.Pid, cmd.Wait)
