@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,7 +96,7 @@ func cgroupOptions(base common, available resources, containers container.Option
 	return cgroup.Options{
 		Root: c.CgroupRoot, MakeRoot: base.MakeCgroupRoot, PerQOS: *c.CgroupsPerQOS, Driver: cgroup.Driver(c.CgroupDriver), PodMaxPIDs: *c.PodPidsLimit,
 		CPU: quota, Protection: containers.Protection,
-		Capacity:     capacity(available.machine),
+		Capacity:     capacity(available.machine, maxPIDs("/")),
 		KubeReserved: available.reserved.Agent, SystemReserved: available.reserved.System,
 		KubeReservedCgroup: c.KubeReservedCgroup, SystemReservedCgroup: c.SystemReservedCgroup,
 		Enforce: c.EnforceNodeAllocatable, QOSReserved: reserved, Measured: base.metrics.CgroupOperation, Clock: base.Clock,
@@ -175,10 +179,35 @@ func enforce(ctx context.Context, manager *cgroup.Manager, recorder *events.Reco
 	}
 }
 
-// capacity returns what the machine has of the resources that cgroups limit.
-func capacity(m node.Machine) corev1.ResourceList {
-	return corev1.ResourceList{
+// capacity returns what the machine has of the resources that cgroups limit. pids is the
+// number of process IDs, 0 if it is unknown: then they are not limited.
+func capacity(m node.Machine, pids int64) corev1.ResourceList {
+	all := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(m.CPUs), resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(m.Memory, resource.BinarySI),
 	}
+	for size, count := range m.HugePages {
+		name := corev1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String()
+		all[corev1.ResourceName(name)] = *resource.NewQuantity(size*count, resource.BinarySI)
+	}
+	if pids > 0 {
+		all[cgroup.PIDs] = *resource.NewQuantity(pids, resource.DecimalSI)
+	}
+	return all
+}
+
+// maxPIDs returns how many processes the kernel allows, as files below root ("/") say: the
+// smaller one of pid_max and threads-max. It returns 0 if neither can be read.
+func maxPIDs(root string) int64 {
+	var most int64
+	for _, file := range []string{"pid_max", "threads-max"} {
+		content, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel", file))
+		if err != nil {
+			continue
+		}
+		if limit, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64); err == nil && (most == 0 || limit < most) {
+			most = limit
+		}
+	}
+	return most
 }

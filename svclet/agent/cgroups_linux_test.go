@@ -2,15 +2,68 @@ package agent
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/svclet/cgroup"
 	"svc.dev/svc/svclet/config"
+	"svc.dev/svc/svclet/container"
+	"svc.dev/svc/svclet/node"
 	"svc.dev/svc/svclet/runtime/runtimetest"
+	"svc.dev/svc/svclet/server/metrics"
 )
+
+func TestPodsMayUseTheHugePagesAndTheProcessIDsOfTheMachine(t *testing.T) {
+	base := common{Config: Config{Configuration: config.Default()}, metrics: metrics.New("node", clock.RealClock{})}
+	machine := node.Machine{HugePages: map[int64]int64{2 << 20: 4, 1 << 30: 0}}
+	options, err := cgroupOptions(base, resources{machine: machine}, container.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[corev1.ResourceName]string{"hugepages-2Mi": "8Mi", "hugepages-1Gi": "0"} {
+		if got, set := options.Capacity[name]; !set || got.String() != want {
+			t.Errorf("capacity of %s: %s (set: %t), want %s", name, &got, set, want)
+		}
+	}
+	if pids, set := options.Capacity[cgroup.PIDs]; !set || pids.Sign() <= 0 {
+		t.Errorf("capacity of process IDs: %s (set: %t)", &pids, set)
+	}
+}
+
+func TestTheProcessIDsOfTheMachineAreTheSmallerLimitOfTheKernel(t *testing.T) {
+	for _, test := range []struct {
+		files map[string]string
+		want  int64
+	}{
+		{map[string]string{"pid_max": "4194304\n", "threads-max": "30000\n"}, 30000},
+		{map[string]string{"pid_max": "32768\n", "threads-max": "192729\n"}, 32768},
+		{map[string]string{"threads-max": "30000\n"}, 30000},
+		{nil, 0},
+	} {
+		root := t.TempDir()
+		dir := filepath.Join(root, "proc/sys/kernel")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for file, content := range test.files {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := maxPIDs(root); got != test.want {
+			t.Errorf("%v: %d, want %d", test.files, got, test.want)
+		}
+	}
+	if pids, set := capacity(node.Machine{}, 0)[cgroup.PIDs]; set {
+		t.Errorf("an unknown number of process IDs is %s", &pids)
+	}
+}
 
 func TestTheCgroupOfTheSystemIsKeptAndMeasuredOnlyIfItIsNamed(t *testing.T) {
 	for name, want := range map[string]int{"": 0, "/system": 1} {

@@ -38,6 +38,9 @@ func (r *recorded) step(what string, n name, limits Limits) error {
 	if limits.PIDs != nil {
 		text += fmt.Sprintf(" pids=%d", *limits.PIDs)
 	}
+	for _, size := range slices.Sorted(maps.Keys(limits.Hugepages)) {
+		text += fmt.Sprintf(" hugepages-%d=%d", size, limits.Hugepages[size])
+	}
 	for _, file := range slices.Sorted(maps.Keys(limits.Protected)) {
 		text += fmt.Sprintf(" %s=%d", file, limits.Protected[file])
 	}
@@ -169,13 +172,13 @@ func TestStartCreatesTheQOSClasses(t *testing.T) {
 	tree := &recorded{driver: Systemd}
 	m := newManager(Options{
 		PerQOS: true, Driver: Systemd, Enforce: []string{EnforcePods},
-		Capacity: list("cpu", "4", "memory", "1Gi", "pid", "1000"), KubeReserved: list("cpu", "1", "pid", "100"),
+		Capacity: list("cpu", "4", "memory", "1Gi", "pid", "1000", "hugepages-2Mi", "8Mi"), KubeReserved: list("cpu", "1", "pid", "100"),
 	}, tree)
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
 	}
 	tree.expect(t, "start",
-		"apply /kubepods.slice shares=3072 pids=900",
+		"apply /kubepods.slice shares=3072 pids=900 hugepages-2097152=8388608",
 		"apply /kubepods.slice/kubepods-burstable.slice",
 		"apply /kubepods.slice/kubepods-besteffort.slice shares=2")
 

@@ -19,7 +19,7 @@ func TestRealCgroups(t *testing.T) {
 	h, root := realCgroups(t)
 	m := newManager(Options{
 		PerQOS: true, Root: h.driver.path(root), Driver: Cgroupfs, PodMaxPIDs: 64, CPU: CPUQuota{Enforce: true},
-		Capacity: list("cpu", "2", "memory", "1Gi"), Enforce: []string{EnforcePods},
+		Capacity: list("cpu", "2", "memory", "1Gi", "pid", "1000", "hugepages-2Mi", "8Mi"), SystemReserved: list("pid", "100"), Enforce: []string{EnforcePods},
 	}, h)
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
@@ -27,6 +27,11 @@ func TestRealCgroups(t *testing.T) {
 	if err := m.Enforce(func(_, _, message string) { t.Log(message) }); err != nil {
 		t.Fatal(err)
 	}
+	processes := "/sys/fs/cgroup/pids"
+	if h.v2 {
+		processes = unified
+	}
+	expect(t, filepath.Join(processes, h.driver.path(m.kubepods), "pids.max"), "900")
 	pod := testPod("1-2", guaranteed("cpu", "500m", "memory", "64Mi"))
 	for range 2 { // to make it again changes nothing
 		if err := m.Create(pod); err != nil {

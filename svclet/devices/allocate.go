@@ -33,11 +33,12 @@ func (m *Manager) Hints(p *corev1.Pod, c *corev1.Container) topology.Hints {
 	for name, count := range m.requests(p, c) {
 		if held := m.allocated[p.UID][c.Name][name]; held != nil {
 			if hints[name] = []topology.Hint{}; len(held.IDs) == count {
-				hints[name] = m.hints(name, held.IDs, count)
+				hints[name] = m.hints(name, held.IDs, nil, count)
 			}
 			continue
 		}
-		hints[name] = m.hints(name, m.free(p, name), count)
+		free := m.free(p, name)
+		hints[name] = m.hints(name, free, m.reused(p, name, free), count)
 	}
 	return hints
 }
@@ -71,7 +72,7 @@ func (m *Manager) PodHints(p *corev1.Pod) topology.Hints {
 			}
 		}
 		slices.Sort(available)
-		hints[name] = m.hints(name, slices.Compact(available), count)
+		hints[name] = m.hints(name, slices.Compact(available), nil, count)
 	}
 	return hints
 }
@@ -88,8 +89,9 @@ func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// hints returns the sets of NUMA nodes that have count of the available devices.
-func (m *Manager) hints(name string, available []string, count int) []topology.Hint {
+// hints returns the sets of NUMA nodes that have count of the available devices, and all reused
+// ones that have a node.
+func (m *Manager) hints(name string, available, reused []string, count int) []topology.Hint {
 	devices := m.resources[name].devices
 	aligned := false
 	for _, d := range devices {
@@ -118,7 +120,8 @@ func (m *Manager) hints(name string, available []string, count int) []topology.H
 		if all >= count {
 			smallest = min(smallest, nodes.Count())
 		}
-		if matching >= count {
+		lacks := func(id string) bool { return len(devices[id].nodes) > 0 && !has(nodes, id) }
+		if matching >= count && !slices.ContainsFunc(reused, lacks) {
 			hints = append(hints, topology.Hint{Nodes: nodes})
 		}
 	}
@@ -150,6 +153,20 @@ func (m *Manager) free(p *corev1.Pod, name string) []string {
 	}
 	slices.Sort(free)
 	return free
+}
+
+// reused returns those of the free devices that an init container of the pod has.
+func (m *Manager) reused(p *corev1.Pod, name string, free []string) []string {
+	var all []string
+	for _, id := range free {
+		for container, resources := range m.allocated[p.UID] {
+			if endsBeforeOthers(p, container) && resources[name] != nil && slices.Contains(resources[name].IDs, id) {
+				all = append(all, id)
+				break
+			}
+		}
+	}
+	return all
 }
 
 // endsBeforeOthers reports whether a container is an init container that is no sidecar.
@@ -187,20 +204,12 @@ func (m *Manager) Allocate(p *corev1.Pod, c *corev1.Container, nodes topology.Ma
 // if the container gets all free ones of these, others of the rest (devicesToAllocate of kubelet's
 // device manager).
 func (m *Manager) choose(p *corev1.Pod, name string, free []string, nodes topology.Mask, count int) *allocation {
-	isReused := func(id string) bool {
-		for container, resources := range m.allocated[p.UID] {
-			if endsBeforeOthers(p, container) && resources[name] != nil && slices.Contains(resources[name].IDs, id) {
-				return true
-			}
-		}
-		return false
-	}
 	isAligned := func(id string) bool { return slices.ContainsFunc(m.resources[name].devices[id].nodes, nodes.Has) }
-	var reused, aligned, others []string
+	reused := m.reused(p, name, free)
+	var aligned, others []string
 	for _, id := range free {
 		switch {
-		case isReused(id):
-			reused = append(reused, id)
+		case slices.Contains(reused, id):
 		case nodes != 0 && isAligned(id):
 			aligned = append(aligned, id)
 		default:

@@ -135,9 +135,17 @@ func newBootedFixture(t *testing.T, dir, boot string) *fixture {
 // plugin starts a plugin and registers it.
 func (f *fixture) plugin(options *pluginapi.DevicePluginOptions, devices ...*pluginapi.Device) *fakePlugin {
 	f.t.Helper()
+	p := f.serve("gpu.sock", devices...)
+	f.Expect(f.register(&pluginapi.RegisterRequest{Version: pluginapi.Version, Endpoint: "gpu.sock", ResourceName: gpu, Options: options})).To(gomega.Succeed())
+	return p
+}
+
+// serve starts a plugin at a socket in the directory.
+func (f *fixture) serve(socket string, devices ...*pluginapi.Device) *fakePlugin {
+	f.t.Helper()
 	p := &fakePlugin{server: grpc.NewServer(), list: make(chan []*pluginapi.Device, 10)}
 	pluginapi.RegisterDevicePluginServer(p.server, p)
-	path := filepath.Join(f.dir, "gpu.sock")
+	path := filepath.Join(f.dir, socket)
 	f.Expect(os.RemoveAll(path)).To(gomega.Succeed())
 	listener, err := net.Listen("unix", path)
 	f.Expect(err).NotTo(gomega.HaveOccurred())
@@ -145,7 +153,6 @@ func (f *fixture) plugin(options *pluginapi.DevicePluginOptions, devices ...*plu
 	serving.Go(func() { _ = p.server.Serve(listener) })
 	f.t.Cleanup(func() { p.server.Stop(); serving.Wait() })
 	p.list <- devices
-	f.Expect(f.register(&pluginapi.RegisterRequest{Version: pluginapi.Version, Endpoint: "gpu.sock", ResourceName: gpu, Options: options})).To(gomega.Succeed())
 	return p
 }
 

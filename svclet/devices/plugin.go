@@ -24,6 +24,7 @@ import (
 // plugin is a connected device plugin.
 type plugin struct {
 	resource string
+	endpoint string // the path of its socket
 	options  *pluginapi.DevicePluginOptions
 	client   pluginapi.DevicePluginClient
 	stop     context.CancelFunc
@@ -116,9 +117,9 @@ func (m *Manager) Register(ctx context.Context, p plugins.Plugin) error {
 	return m.connect(ctx, p.Name, p.Endpoint, nil)
 }
 
-// Deregister implements plugins.Handler.
+// Deregister implements plugins.Handler. A plugin at another socket that has replaced p stays.
 func (m *Manager) Deregister(_ context.Context, p plugins.Plugin) {
-	if of := m.pluginOf(p.Name); of != nil {
+	if of := m.pluginOf(p.Name); of != nil && of.endpoint == p.Endpoint {
 		of.stop()
 	}
 }
@@ -142,7 +143,7 @@ func (m *Manager) connect(ctx context.Context, resource, endpoint string, option
 		return errors.Join(err, conn.Close())
 	}
 	ctx, stop := context.WithCancel(ctx)
-	p := &plugin{resource: resource, options: options, client: client, stop: stop}
+	p := &plugin{resource: resource, endpoint: endpoint, options: options, client: client, stop: stop}
 	if before := m.connected(p); before != nil {
 		before.stop()
 	}

@@ -7,6 +7,8 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/apis/podspec"
 )
 
 // Reason is the reason in the status and in the event of an evicted pod.
@@ -34,7 +36,7 @@ func HasStorageLimit(pod *corev1.Pod) bool {
 
 // ExceededStorage compares the local storage that a pod uses with the size limits
 // of its emptyDir volumes, then with the sum of its containers' limits, then with
-// the limit of each container. It returns nil if the pod exceeds none of them.
+// the limit of each container and sidecar. It returns nil if the pod exceeds none of them.
 //
 // separateImageFs means that containers' writable layers are on the image file
 // system, not on the node's: then they do not count towards a container's limit.
@@ -61,8 +63,10 @@ func ExceededStorage(pod *corev1.Pod, used *statsapi.PodStats, separateImageFs b
 			containers[c.Name] += usedBytes(c.Rootfs)
 		}
 	}
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
+	for at, c := range podspec.NonEphemeral(&pod.Spec) {
+		if at.List == podspec.InitContainers && !podspec.IsSidecar(at.List, c) {
+			continue
+		}
 		if limit := c.Resources.Limits.StorageEphemeral(); !limit.IsZero() && containers[c.Name] > limit.Value() {
 			return &Violation{"ephemeralcontainerfs.limit", fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())}
 		}

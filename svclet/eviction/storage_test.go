@@ -28,6 +28,13 @@ func limited(a, b, volume string) *corev1.Pod {
 	return p
 }
 
+// withInit makes the first container of a pod an init container.
+func withInit(p *corev1.Pod, restart *corev1.ContainerRestartPolicy) *corev1.Pod {
+	p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers[:1:1], p.Spec.Containers[1:]
+	p.Spec.InitContainers[0].RestartPolicy = restart
+	return p
+}
+
 // used returns what that pod uses, in bytes: the writable layer and the logs of
 // container a, the volume, and the pod's total.
 func used(layer, logs, volume, all uint64) *statsapi.PodStats {
@@ -66,6 +73,11 @@ func TestAPodThatExceedsAStorageLimitIsEvicted(t *testing.T) {
 			signal: "ephemeralcontainerfs.limit", message: `Container a exceeded its local ephemeral storage limit "100". `,
 		},
 		{name: "a container whose writable layer is on the image file system", pod: limited("100", "1Gi", ""), used: used(60, 41, 0, 101), separate: true, limited: true},
+		{
+			name: "a sidecar", pod: withInit(limited("100", "1Gi", ""), ptr.To(corev1.ContainerRestartPolicyAlways)), used: used(60, 41, 0, 101), limited: true,
+			signal: "ephemeralcontainerfs.limit", message: `Container a exceeded its local ephemeral storage limit "100". `,
+		},
+		{name: "an init container that ends before the others start", pod: withInit(limited("100", "1Gi", ""), nil), used: used(60, 41, 0, 101), limited: true},
 		{name: "a container without a limit beside one with a limit", pod: limited("", "1Gi", ""), used: used(60, 41, 0, 101), limited: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -41,9 +41,9 @@ type Credentials interface {
 
 // Records are who may use the images of the node (package records).
 type Records interface {
-	// Accessible reports whether a pod with these logins may use an image without
-	// pulling it.
-	Accessible(image records.Image, logins []credentials.Login) bool
+	// Accessible reports whether a pod may use an image without pulling it. It calls
+	// logins, which returns the pod's, only if that depends on them.
+	Accessible(image records.Image, logins func() ([]credentials.Login, error)) (bool, error)
 	// Begin is called before a pull; Failed or Pulled after it, with the login that
 	// was used, if any.
 	Begin(image string) error
@@ -178,11 +178,18 @@ func (m *Manager) accessible(image name, ref string, secrets []corev1.Secret) (b
 	if ref == "" || m.options.Records == nil {
 		return ref != "", nil
 	}
+	return m.options.Records.Accessible(records.Image{Name: image.full, Repository: image.repository, Ref: ref}, func() ([]credentials.Login, error) {
+		return loginsOf(secrets, image.repository)
+	})
+}
+
+// loginsOf returns the logins of a pod's pull secrets for a repository.
+func loginsOf(secrets []corev1.Secret, repository string) ([]credentials.Login, error) {
 	keyring, err := credentials.FromSecrets(secrets)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return m.options.Records.Accessible(records.Image{Name: image.full, Repository: image.repository, Ref: ref}, keyring.Lookup(image.repository)), nil
+	return keyring.Lookup(repository), nil
 }
 
 // refuse records the event of a failure, unless the caller's context is done.
@@ -200,11 +207,10 @@ func (m *Manager) event(r request, kind, reason, message string) {
 // logins returns the logins to try for a repository: those of the pod's secrets,
 // then the node's.
 func (m *Manager) logins(ctx context.Context, repository string, secrets []corev1.Secret) ([]credentials.Login, error) {
-	keyring, err := credentials.FromSecrets(secrets)
+	logins, err := loginsOf(secrets, repository)
 	if err != nil {
 		return nil, err
 	}
-	logins := keyring.Lookup(repository)
 	for _, each := range m.options.Credentials {
 		logins = append(logins, each.Lookup(ctx, repository)...)
 	}

@@ -449,3 +449,33 @@ func TestAPodWithoutTheSecretThatPulledAnImageHasToPullIt(t *testing.T) {
 		}
 	}
 }
+
+func TestAnInvalidPullSecretMattersOnlyIfTheImageNeedsOne(t *testing.T) {
+	r := newRegistry("preloaded:latest")
+	pulls, err := records.Open(t.TempDir(), "v1", records.Policy{Verification: kubeletconfig.NeverVerifyPreloadedImages}, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := New(Options{Runtime: r, Recorder: &journal{}, Records: pulls})
+	invalid := secret("{")
+	for _, step := range []struct {
+		image   string
+		policy  corev1.PullPolicy
+		secrets []corev1.Secret
+		reason  string
+	}{
+		{"preloaded", corev1.PullIfNotPresent, invalid, ""},
+		{"preloaded", corev1.PullNever, invalid, ""},
+		{"registry.example/free", corev1.PullIfNotPresent, nil, ""},
+		{"registry.example/free", corev1.PullIfNotPresent, invalid, ""},
+		{"registry.example/app", corev1.PullIfNotPresent, secret(`{"auths": {"registry.example": {"username": "alice", "password": "1"}}}`), ""},
+		{"registry.example/app", corev1.PullIfNotPresent, invalid, PullFailed},
+		{"absent", corev1.PullIfNotPresent, invalid, PullFailed},
+		{"absent", corev1.PullNever, invalid, NeverPull},
+	} {
+		p, c := podOf("p", step.image, step.policy)
+		if _, reason, err := m.Ensure(t.Context(), p, c, step.secrets); reason != step.reason {
+			t.Errorf("%s, %s: reason %q (%v), want %q", step.image, step.policy, reason, err, step.reason)
+		}
+	}
+}

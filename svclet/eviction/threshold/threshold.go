@@ -82,12 +82,12 @@ func Parse(s Settings) ([]Threshold, error) {
 	}
 	graces := map[Signal]time.Duration{}
 	for name, text := range sorted(s.SoftGrace) {
+		if err := checkSignal(name); err != nil {
+			return nil, err
+		}
 		grace, err := time.ParseDuration(text)
 		if err != nil || grace < 0 {
 			return nil, fmt.Errorf("%s: invalid grace period %q: must be a duration, as 30s", name, text)
-		}
-		if _, soft := s.Soft[name]; !soft {
-			return nil, fmt.Errorf("%s has a grace period, and no soft threshold: set it, too", name)
 		}
 		graces[Signal(name)] = grace
 	}
@@ -130,8 +130,8 @@ func order(s Signal) int {
 
 // parseAmount parses the value of a signal. Thresholds of 0% and 100% are disabled.
 func parseAmount(name, text string) (a Amount, enabled bool, err error) {
-	if !slices.Contains(configurable, Signal(name)) {
-		return Amount{}, false, fmt.Errorf("unsupported signal %q: one of %s", name, strings.Join(names(), ", "))
+	if err := checkSignal(name); err != nil {
+		return Amount{}, false, err
 	}
 	if number, isPart := strings.CutSuffix(text, "%"); isPart {
 		part, err := strconv.ParseFloat(number, 64)
@@ -147,12 +147,16 @@ func parseAmount(name, text string) (a Amount, enabled bool, err error) {
 	return Amount{quantity: &quantity}, true, nil
 }
 
-func names() []string {
+// checkSignal returns an error if no configuration may name the signal.
+func checkSignal(name string) error {
+	if slices.Contains(configurable, Signal(name)) {
+		return nil
+	}
 	var all []string
 	for _, signal := range configurable {
 		all = append(all, string(signal))
 	}
-	return all
+	return fmt.Errorf("unsupported signal %q: one of %s", name, strings.Join(all, ", "))
 }
 
 // sorted iterates over a map in the order of its keys.

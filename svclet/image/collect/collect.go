@@ -29,14 +29,17 @@ type record struct {
 // neither a clock nor I/O.
 type Records struct {
 	all map[string]*record
+	// began is the time of the first update.
+	began time.Time
 }
 
 // Update replaces the images of the runtime. used are the IDs of those that containers
-// use. Images of the first update count as old.
+// use. Images of the first update are older than any minimum age; their maximum age counts
+// from this update.
 func (r *Records) Update(now time.Time, images []Image, used map[string]bool) {
 	since := now
 	if r.all == nil {
-		since = time.Time{}
+		since, r.began = time.Time{}, now
 	}
 	next := map[string]*record{}
 	for _, image := range images {
@@ -68,35 +71,31 @@ func (r *Records) unused() []*record {
 	return all
 }
 
-// Free returns images whose removal frees an amount in bytes, or as much as possible.
-// Images that are younger than the minimum age are kept.
-func (r *Records) Free(now time.Time, amount int64, minimumAge time.Duration) []Image {
-	var chosen []*record
-	for _, known := range r.unused() {
-		if amount <= 0 {
-			break
-		}
+// Unused returns the images whose removal can free space, the first to remove first. Images
+// that are younger than the minimum age are kept.
+func (r *Records) Unused(now time.Time, minimumAge time.Duration) []Image {
+	return images(slices.DeleteFunc(r.unused(), func(known *record) bool {
 		// An image that was just in use may be needed by the next container of its pod.
-		if now.Sub(known.seen) < minimumAge || !known.used.IsZero() && !known.used.Before(now) {
-			continue
-		}
-		chosen = append(chosen, known)
-		amount -= known.image.Size
-	}
-	return images(chosen)
+		return now.Sub(known.seen) < minimumAge || !known.used.IsZero() && !known.used.Before(now)
+	}))
 }
 
 // Older returns the images that no container has used for the maximum age. An image that
 // was never used counts from when it was first seen.
 func (r *Records) Older(now time.Time, maximumAge time.Duration) []Image {
 	return images(slices.DeleteFunc(r.unused(), func(known *record) bool {
-		last := known.used
-		if last.IsZero() {
-			last = known.seen
+		last := r.began
+		for _, at := range []time.Time{known.seen, known.used} {
+			if at.After(last) {
+				last = at
+			}
 		}
-		return last.IsZero() || now.Sub(last) <= maximumAge
+		return now.Sub(last) <= maximumAge
 	}))
 }
+
+// Removed forgets an image that has been removed.
+func (r *Records) Removed(id string) { delete(r.all, id) }
 
 func images(records []*record) []Image {
 	all := make([]Image, len(records))

@@ -2,6 +2,7 @@ package collect
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ type host struct {
 	images   []*runtimeapi.Image
 	used     []string // names of the images of containers
 	mounted  string   // the images that a further container mounts
+	stuck    string   // the image that cannot be removed
 	capacity uint64
 	events   []string
 }
@@ -42,6 +44,9 @@ func (h *host) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*runtimea
 func (h *host) RemoveImage(_ context.Context, image *runtimeapi.ImageSpec) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.stuck != "" && image.Image == "id-"+h.stuck {
+		return errors.New("the image is stuck")
+	}
 	h.images = slices.DeleteFunc(h.images, func(i *runtimeapi.Image) bool { return i.Id == image.Image })
 	return nil
 }
@@ -136,6 +141,43 @@ func TestTheImageUsedLongestAgoIsRemovedFirst(t *testing.T) {
 	}
 }
 
+func TestOthersAreRemovedForAnImageThatCannotBe(t *testing.T) {
+	h := newHost("a", "b", "c", "d", "e", "f", "g", "h")
+	h.stuck = "a"
+	if err := h.collector(testclock.NewFakeClock(time.Unix(1_800_000_000, 0)), nil).collect(t.Context()); err == nil {
+		t.Error("the failure is not reported")
+	}
+	if h.left() != "adefgh" || len(h.events) > 0 {
+		t.Errorf("%s are left, with events %q; want adefgh", h.left(), h.events)
+	}
+}
+
+func TestImagesRemovedForTheirAgeDoNotCountAsSpaceFreedLater(t *testing.T) {
+	h := newHost()
+	h.capacity = 200
+	clock := testclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	c := h.collector(clock, func(o *Options) { o.MaximumAge = time.Hour })
+	if err := c.collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.images = newHost("a", "b", "c", "d", "e", "f", "g", "h", "i", "j").images
+	for _, step := range []struct {
+		used []string
+		want string
+	}{{nil, "abcdefghij"}, {[]string{"c", "d", "e", "f", "g", "h", "i", "j"}, "abcdefghij"}, {nil, "efghij"}} {
+		if h.used = step.used; step.want == "efghij" {
+			h.capacity = 100 // a and b are too old, and the others fill 80 %
+		}
+		if err := c.collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if h.left() != step.want {
+			t.Errorf("%s are left, want %s", h.left(), step.want)
+		}
+		clock.Step(40 * time.Minute)
+	}
+}
+
 func TestNewImagesAreKeptForTheMinimumAge(t *testing.T) {
 	h := newHost("a")
 	clock := testclock.NewFakeClock(time.Unix(1_800_000_000, 0))
@@ -181,10 +223,13 @@ func TestImagesThatAreUnusedForTheMaximumAgeAreRemoved(t *testing.T) {
 	collect("ab")
 	h.used = nil
 	clock.Step(time.Hour)
-	collect("ab")
+	h.images = newHost("a", "b", "c").images
+	collect("abc")
 	clock.Step(time.Second)
-	collect("b") // it was there before the agent, for an unknown time
-	if !slices.Equal(reasons, []string{"age"}) {
+	collect("c") // b was there before the agent: it counts from then
+	clock.Step(time.Hour)
+	collect("")
+	if !slices.Equal(reasons, []string{"age", "age", "age"}) {
 		t.Errorf("images are removed for %v", reasons)
 	}
 }

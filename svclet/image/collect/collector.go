@@ -93,7 +93,7 @@ func (c *Collector) RemoveUnused(ctx context.Context) (removed bool, err error) 
 	if err := c.update(ctx); err != nil {
 		return false, err
 	}
-	freed, err := c.remove(ctx, forSpace, c.records.Free(c.o.Clock.Now(), math.MaxInt64, c.o.MinimumAge))
+	freed, err := c.remove(ctx, forSpace, math.MaxInt64, c.records.Unused(c.o.Clock.Now(), c.o.MinimumAge))
 	return freed > 0, err
 }
 
@@ -106,7 +106,7 @@ func (c *Collector) collect(ctx context.Context) error {
 	}
 	var errs []error
 	if c.o.MaximumAge > 0 {
-		_, err := c.remove(ctx, forAge, c.records.Older(c.o.Clock.Now(), c.o.MaximumAge))
+		_, err := c.remove(ctx, forAge, math.MaxInt64, c.records.Older(c.o.Clock.Now(), c.o.MaximumAge))
 		errs = append(errs, err)
 	}
 	if c.o.High >= 100 {
@@ -126,7 +126,7 @@ func (c *Collector) collect(ctx context.Context) error {
 	}
 	klog.FromContext(ctx).Info("Disk usage on image filesystem is over the high threshold, trying to free bytes down to the low threshold",
 		"highThreshold", c.o.High, "amountToFree", excess, "lowThreshold", c.o.Low)
-	freed, err := c.remove(ctx, forSpace, c.records.Free(c.o.Clock.Now(), excess, c.o.MinimumAge))
+	freed, err := c.remove(ctx, forSpace, excess, c.records.Unused(c.o.Clock.Now(), c.o.MinimumAge))
 	if errs = append(errs, err); freed < excess {
 		message := fmt.Sprintf("Failed to garbage collect required amount of images. Attempted to free %d bytes, but only found %d bytes eligible to free.", excess, freed)
 		c.o.Event(corev1.EventTypeWarning, "FreeDiskSpaceFailed", message)
@@ -179,15 +179,20 @@ const (
 	forSpace = "space"
 )
 
-// remove removes images, and returns their size. It continues after errors.
-func (c *Collector) remove(ctx context.Context, reason string, images []Image) (freed int64, err error) {
+// remove removes images in their order until it has freed an amount in bytes, and returns the
+// size of those that it has removed. It continues after errors.
+func (c *Collector) remove(ctx context.Context, reason string, amount int64, images []Image) (freed int64, err error) {
 	var errs []error
 	for _, image := range images {
+		if freed >= amount {
+			break
+		}
 		klog.FromContext(ctx).Info("Removing image to free bytes", "imageID", image.ID, "size", image.Size)
 		if err := c.o.Runtime.RemoveImage(ctx, &runtimeapi.ImageSpec{Image: image.ID}); err != nil {
 			errs = append(errs, err)
 			continue
 		}
+		c.records.Removed(image.ID)
 		freed += image.Size
 		if c.o.Collected != nil {
 			c.o.Collected(reason)

@@ -70,42 +70,54 @@ func Open(rootDir, apiVersion string, policy Policy, clock clock.PassiveClock) (
 	return r, nil
 }
 
-// Accessible reports whether a pod may use an image of the node without pulling it.
-// logins are those of the pod's pull secrets for the image.
-func (r *Records) Accessible(image Image, logins []credentials.Login) bool {
+// Accessible reports whether a pod may use an image of the node without pulling it. logins
+// returns those of the pod's pull secrets for the image; it is called only if that depends on
+// them, and its error is returned.
+func (r *Records) Accessible(image Image, logins func() ([]credentials.Login, error)) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	record, err := r.record(image.Ref)
 	if err != nil {
 		klog.ErrorS(err, "Failed to read the record of an image, its credentials will be verified", "image", image.Name)
-		return false
+		return false, nil
 	}
 	pulled := record != nil || r.pulling[image.Name] > 0 || exists(r.path(pullingDir, image.Name))
 	if !r.policy.Verifies(image.Repository, pulled) {
-		return true
+		return true, nil
 	}
 	if record == nil {
-		return false
+		return false, nil
 	}
-	known, found := record.CredentialMapping[image.Repository]
-	if !found {
-		return false
-	}
+	known := record.CredentialMapping[image.Repository]
 	if known.NodePodsAccessible {
-		return true
+		return true, nil
 	}
+	if len(known.KubernetesSecrets) == 0 {
+		return false, nil
+	}
+	own, err := logins()
+	if err != nil {
+		return false, err
+	}
+	return r.hasLogin(image, known.KubernetesSecrets, own), nil
+}
+
+// hasLogin reports whether one of the logins is that of a secret with which an image was pulled.
+func (r *Records) hasLogin(image Image, secrets []kubeletconfig.ImagePullSecret, logins []credentials.Login) bool {
 	for _, login := range logins {
 		if login.Secret == (credentials.Secret{}) {
 			continue
 		}
 		secret := secretOf(login)
-		for _, other := range known.KubernetesSecrets {
-			same := sameSecret(other, secret)
-			if !same && other.CredentialHash != secret.CredentialHash {
+		if slices.Contains(secrets, secret) {
+			return true
+		}
+		for _, other := range secrets {
+			if !sameSecret(other, secret) && other.CredentialHash != secret.CredentialHash {
 				continue
 			}
 			// The pod's secret may be used after the other one is gone.
-			if other != secret && len(known.KubernetesSecrets) < maxSecrets {
+			if len(secrets) < maxSecrets {
 				if err := r.add(image, kubeletconfig.ImagePullCredentials{KubernetesSecrets: []kubeletconfig.ImagePullSecret{secret}}); err != nil {
 					klog.ErrorS(err, "Failed to record another secret of an image", "image", image.Name)
 				}
@@ -218,6 +230,7 @@ func (r *Records) recover(ctx context.Context, image string, status func(ctx con
 func (r *Records) Prune(present []string, listed time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	listed = listed.Truncate(time.Second) // records have the time in whole seconds
 	keep := map[string]bool{}
 	for _, ref := range present {
 		keep[filepath.Base(r.path(pulledDir, ref))] = true
@@ -253,40 +266,34 @@ func (r *Records) add(image Image, access kubeletconfig.ImagePullCredentials) er
 	if record == nil {
 		record = &kubeletconfig.ImagePulledRecord{ImageRef: image.Ref}
 	}
-	merged, changed := merge(record.CredentialMapping[image.Repository], access)
-	if !changed {
-		return nil
-	}
 	if record.CredentialMapping == nil {
 		record.CredentialMapping = map[string]kubeletconfig.ImagePullCredentials{}
 	}
-	record.CredentialMapping[image.Repository] = merged
+	record.CredentialMapping[image.Repository] = merge(record.CredentialMapping[image.Repository], access)
+	// Also without a change, so that Prune sees that the image has been pulled since.
 	return r.save(record)
 }
 
 // merge adds credentials to others. Access of all pods replaces everything else.
-func merge(old, access kubeletconfig.ImagePullCredentials) (merged kubeletconfig.ImagePullCredentials, changed bool) {
+func merge(old, access kubeletconfig.ImagePullCredentials) kubeletconfig.ImagePullCredentials {
 	if old.NodePodsAccessible {
-		return old, false
+		return old
 	}
 	if access.NodePodsAccessible {
-		return access, true
+		return access
 	}
 	for _, secret := range access.KubernetesSecrets {
 		i := slices.IndexFunc(old.KubernetesSecrets, func(other kubeletconfig.ImagePullSecret) bool { return sameSecret(other, secret) })
-		switch {
-		case i < 0:
+		if i < 0 {
 			old.KubernetesSecrets = append(old.KubernetesSecrets, secret)
-			changed = true
-		case old.KubernetesSecrets[i] != secret:
+		} else {
 			old.KubernetesSecrets[i] = secret
-			changed = true
 		}
 	}
 	slices.SortFunc(old.KubernetesSecrets, func(a, b kubeletconfig.ImagePullSecret) int {
 		return strings.Compare(a.Namespace+"/"+a.Name+"/"+a.UID, b.Namespace+"/"+b.Name+"/"+b.UID)
 	})
-	return old, changed
+	return old
 }
 
 func sameSecret(a, b kubeletconfig.ImagePullSecret) bool {

@@ -31,6 +31,16 @@ func open(t *testing.T, dir string, policy Policy) *Records {
 	return r
 }
 
+// accessible reports whether a pod with these logins may use an image.
+func accessible(t *testing.T, r *Records, image Image, logins ...credentials.Login) bool {
+	t.Helper()
+	ok, err := r.Accessible(image, func() ([]credentials.Login, error) { return logins, nil })
+	if err != nil {
+		t.Error(err)
+	}
+	return ok
+}
+
 func pull(t *testing.T, r *Records, image Image, login *credentials.Login) {
 	t.Helper()
 	if err := r.Begin(image.Name); err != nil {
@@ -57,7 +67,7 @@ func TestWhichImagesAreVerified(t *testing.T) {
 				{Name: "r.example/team/x/y:1", Repository: "r.example/team/x/y", Ref: "sha256:3"}: test.list,
 				{Name: "r.example/one:1", Repository: "r.example/one", Ref: "sha256:4"}:           test.list,
 			} {
-				if got := r.Accessible(of, nil); got != want {
+				if got := accessible(t, r, of); got != want {
 					t.Errorf("%s is accessible: %t, want %t", of.Name, got, want)
 				}
 			}
@@ -90,12 +100,12 @@ func TestWhoMayUseAPulledImage(t *testing.T) {
 			dir := t.TempDir()
 			pull(t, open(t, dir, Policy{Verification: kubeletconfig.NeverVerifyPreloadedImages}), image, test.by)
 			r := open(t, dir, Policy{Verification: kubeletconfig.NeverVerifyPreloadedImages}) // after a restart
-			if got := r.Accessible(image, test.login); got != test.want {
+			if got := accessible(t, r, image, test.login...); got != test.want {
 				t.Errorf("accessible: %t, want %t", got, test.want)
 			}
 			other := image
 			other.Repository = "mirror.example/app"
-			if r.Accessible(other, []credentials.Login{alice}) {
+			if accessible(t, r, other, alice) {
 				t.Error("the same image of another registry is accessible")
 			}
 		})
@@ -107,11 +117,11 @@ func TestASecretWithAKnownLoginOutlivesTheOtherOne(t *testing.T) {
 	pull(t, r, image, &alice)
 	copied := alice
 	copied.Secret = bob.Secret
-	if !r.Accessible(image, []credentials.Login{copied}) {
+	if !accessible(t, r, image, copied) {
 		t.Fatal("the same login is refused")
 	}
 	copied.Password = "new"
-	if !r.Accessible(image, []credentials.Login{copied}) {
+	if !accessible(t, r, image, copied) {
 		t.Error("its secret was not recorded")
 	}
 }
@@ -121,7 +131,7 @@ func TestAccessOfAllPodsStays(t *testing.T) {
 	pull(t, r, image, &alice)
 	pull(t, r, image, nil)
 	pull(t, r, image, &alice)
-	if !r.Accessible(image, nil) {
+	if !accessible(t, r, image) {
 		t.Error("it is not")
 	}
 }
@@ -137,14 +147,14 @@ func TestAPullThatWasCutOffIsVerified(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := open(t, dir, policy)
-	if r.Accessible(image, []credentials.Login{alice}) {
+	if accessible(t, r, image, alice) {
 		t.Error("before the recovery it counts as preloaded")
 	}
 	down := errors.New("the runtime is down")
 	if err := r.Recover(t.Context(), func(context.Context, string) (string, error) { return "", down }); !errors.Is(err, down) {
 		t.Errorf("%v, want %v", err, down)
 	}
-	if r.Accessible(image, nil) {
+	if accessible(t, r, image) {
 		t.Error("after a failed recovery it counts as preloaded")
 	}
 	if err := r.Recover(t.Context(), func(_ context.Context, name string) (string, error) {
@@ -155,11 +165,11 @@ func TestAPullThatWasCutOffIsVerified(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if r.Accessible(image, []credentials.Login{alice}) {
+	if accessible(t, r, image, alice) {
 		t.Error("after the recovery it counts as preloaded")
 	}
 	pull(t, r, image, &alice)
-	if !r.Accessible(image, []credentials.Login{alice}) {
+	if !accessible(t, r, image, alice) {
 		t.Error("the pull was not recorded")
 	}
 	if entries, err := os.ReadDir(filepath.Join(dir, directory, pullingDir)); err != nil || len(entries) > 0 {
@@ -175,11 +185,11 @@ func TestAFailedPullLeavesAPreloadedImageAlone(t *testing.T) {
 		}
 	}
 	r.Failed(loaded.Name)
-	if r.Accessible(loaded, nil) {
+	if accessible(t, r, loaded) {
 		t.Error("during a pull it counts as preloaded")
 	}
 	r.Failed(loaded.Name)
-	if !r.Accessible(loaded, nil) {
+	if !accessible(t, r, loaded) {
 		t.Error("afterwards it counts as pulled")
 	}
 }
@@ -190,11 +200,11 @@ func TestADamagedRecordMakesPodsVerify(t *testing.T) {
 	if err := os.WriteFile(r.path(pulledDir, image.Ref), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r.Accessible(image, nil) {
+	if accessible(t, r, image) {
 		t.Error("it is accessible")
 	}
 	pull(t, r, image, nil)
-	if !r.Accessible(image, nil) {
+	if !accessible(t, r, image) {
 		t.Error("a pull does not replace it")
 	}
 }
@@ -214,6 +224,24 @@ func TestRecordsOfImagesThatAreGoneAreRemoved(t *testing.T) {
 			if got := !exists(r.path(pulledDir, of.Ref)); got != gone {
 				t.Errorf("listed at %s, the record of %s is gone: %t, want %t", step.listed, of.Name, got, gone)
 			}
+		}
+	}
+}
+
+func TestARecordOfAPullAfterTheImagesWereListedStays(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 600e6))
+	r, err := Open(t.TempDir(), "svclet.config.k8s.io/v1beta1", Policy{Verification: kubeletconfig.NeverVerifyPreloadedImages}, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []time.Time{clock.Now(), time.Unix(2000, 0)} { // the second pull adds no credentials
+		clock.SetTime(at)
+		pull(t, r, image, &alice)
+		if err := r.Prune(nil, at.Add(-100*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if !exists(r.path(pulledDir, image.Ref)) {
+			t.Errorf("the record of the pull at %s is gone", at)
 		}
 	}
 }
