@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -29,6 +28,14 @@ type result struct {
 	addresses []string
 	// problem is the reason why there are none, if the user can do something about it.
 	problem string
+	// hidden are the node ports of other services that its load balancer had first.
+	hidden []warning
+}
+
+// warning is what the user of a service should know.
+type warning struct {
+	service *corev1.Service
+	message string
 }
 
 // port is a port of the nodes.
@@ -47,22 +54,23 @@ func (p port) String() string { return fmt.Sprintf("%d/%s", p.number, p.protocol
 
 // decide returns the result of each service that this controller owns, and of those that
 // have become another type while they had a problem. A service gets
-// all of its ports or none. Of two that have a port in common, the one that has its
-// addresses already keeps them, and else the older one gets them.
+// all of its ports or none. Of two that have a port in common, the one that has it
+// already keeps it, and else the older one gets it. The age alone does not decide: the
+// ports of an old service can change. A node port that was there before is not given away.
 func (s *state) decide() []result {
 	owned := slices.DeleteFunc(slices.Clone(s.services), func(svc *corev1.Service) bool { return !owns(svc) })
 	slices.SortFunc(owned, func(a, b *corev1.Service) int {
 		return cmp.Or(
-			cmp.Compare(min(len(b.Status.LoadBalancer.Ingress), 1), min(len(a.Status.LoadBalancer.Ingress), 1)),
+			cmp.Compare(rank(a), rank(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Name, b.Name),
 		)
 	})
-	used := s.nodePorts()
+	nodePorts, used := s.nodePorts(), map[port]use{}
 	results := make([]result, len(owned))
 	for i, svc := range owned {
-		results[i] = s.decideOne(svc, used)
+		results[i] = s.decideOne(svc, nodePorts, used)
 	}
 	for _, svc := range s.services {
 		if svc.Spec.Type != corev1.ServiceTypeLoadBalancer && conflicts(svc) {
@@ -84,6 +92,49 @@ func owns(svc *corev1.Service) bool {
 		ptr.Deref(svc.Spec.LoadBalancerClass, Class) == Class
 }
 
+// rank returns 0 for a service that has all of its ports already, 1 for one that has some,
+// and 2 for one that has none.
+func rank(svc *corev1.Service) int {
+	has := 0
+	for _, p := range svc.Spec.Ports {
+		if holds(svc, port{p.Protocol, p.Port}) {
+			has++
+		}
+	}
+	switch has {
+	case len(svc.Spec.Ports):
+		return 0
+	case 0:
+		return 2
+	}
+	return 1
+}
+
+// holds reports whether the load balancer of a service has a port already: its first address
+// has the record of them, or none from an earlier release.
+func holds(svc *corev1.Service, p port) bool {
+	ingress := svc.Status.LoadBalancer.Ingress
+	if len(ingress) == 0 {
+		return false
+	}
+	return len(ingress[0].Ports) == 0 || slices.Contains(ingress[0].Ports, corev1.PortStatus{Port: p.number, Protocol: p.protocol})
+}
+
+// ingress returns the status of the load balancer, with the record of its ports at the first
+// address.
+func (r *result) ingress() []corev1.LoadBalancerIngress {
+	var all []corev1.LoadBalancerIngress
+	for _, address := range r.addresses {
+		all = append(all, corev1.LoadBalancerIngress{IP: address})
+	}
+	if len(all) > 0 {
+		for _, p := range r.service.Spec.Ports {
+			all[0].Ports = append(all[0].Ports, corev1.PortStatus{Port: p.Port, Protocol: p.Protocol})
+		}
+	}
+	return all
+}
+
 // nodePorts returns the node ports of all services, with those of health checks.
 func (s *state) nodePorts() map[port]use {
 	used := map[port]use{}
@@ -101,11 +152,15 @@ func (s *state) nodePorts() map[port]use {
 }
 
 // decideOne decides about a service, and adds its ports to those that are used.
-func (s *state) decideOne(svc *corev1.Service, used map[port]use) result {
+func (s *state) decideOne(svc *corev1.Service, nodePorts, used map[port]use) result {
 	r := result{service: svc}
 	for _, p := range svc.Spec.Ports {
 		wanted := port{p.Protocol, p.Port}
-		if by, taken := used[wanted]; taken && by.service != svc {
+		by, taken := used[wanted]
+		if !taken && !holds(svc, wanted) {
+			by, taken = nodePorts[wanted]
+		}
+		if taken && by.service != svc {
 			r.problem = fmt.Sprintf("port %s of the nodes is %s service %s/%s: choose another port", wanted, by.as, by.service.Namespace, by.service.Name)
 		} else if slices.Contains(s.reserved, int(p.Port)) {
 			r.problem = fmt.Sprintf("port %s of the nodes is reserved for their own programs (--%s): choose another port", wanted, ReservedFlag)
@@ -118,15 +173,20 @@ func (s *state) decideOne(svc *corev1.Service, used map[port]use) result {
 	}
 	r.addresses = s.addresses(svc)
 	if requested := svc.Spec.LoadBalancerIP; requested != "" {
-		if !slices.Contains(r.addresses, requested) {
+		ip, err := netip.ParseAddr(requested)
+		if err != nil || !slices.Contains(r.addresses, ip.String()) {
 			r.problem = fmt.Sprintf("spec.loadBalancerIP: %s is not an address of a node that can serve it: remove the field, or choose an address of a node", requested)
 			r.addresses = nil
 			return r
 		}
-		r.addresses = []string{requested}
+		r.addresses = []string{ip.String()}
 	}
 	for _, p := range svc.Spec.Ports {
-		used[port{p.Protocol, p.Port}] = use{svc, "used by"}
+		at := port{p.Protocol, p.Port}
+		used[at] = use{svc, "used by"}
+		if by, taken := nodePorts[at]; taken && by.service != svc && len(r.addresses) > 0 {
+			r.hidden = append(r.hidden, warning{by.service, fmt.Sprintf("port %s of the nodes, %s this service, is used by the load balancer of service %s/%s, which had it first: choose another port", at, by.as, svc.Namespace, svc.Name)})
+		}
 	}
 	return r
 }
@@ -196,7 +256,8 @@ func isReady(n *corev1.Node) bool {
 func (s *state) nodesWithEndpoints(svc *corev1.Service) map[string]bool {
 	have := map[string]bool{}
 	for _, slice := range s.slices {
-		if slice.Namespace != svc.Namespace || slice.Labels[discoveryv1.LabelServiceName] != svc.Name {
+		_, headless := slice.Labels[corev1.IsHeadlessService] // no proxy leads to its endpoints
+		if headless || slice.Namespace != svc.Namespace || slice.Labels[discoveryv1.LabelServiceName] != svc.Name {
 			continue
 		}
 		for i := range slice.Endpoints {
@@ -206,14 +267,4 @@ func (s *state) nodesWithEndpoints(svc *corev1.Service) map[string]bool {
 		}
 	}
 	return have
-}
-
-// current returns the addresses that a service has in its status, sorted as those of a
-// result.
-func current(svc *corev1.Service) string {
-	var addresses []string
-	for _, ingress := range svc.Status.LoadBalancer.Ingress {
-		addresses = append(addresses, ingress.IP)
-	}
-	return strings.Join(addresses, ",")
 }

@@ -52,6 +52,35 @@ func class(name string) func(*corev1.Service) {
 	return func(svc *corev1.Service) { svc.Spec.LoadBalancerClass = &name }
 }
 
+// has gives a service a load balancer with ports of TCP; without ports it is one of an earlier release.
+func has(ports ...int32) func(*corev1.Service) {
+	return func(svc *corev1.Service) {
+		ingress := corev1.LoadBalancerIngress{IP: "10.0.0.1"}
+		for _, p := range ports {
+			ingress.Ports = append(ingress.Ports, corev1.PortStatus{Port: p, Protocol: corev1.ProtocolTCP})
+		}
+		svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{ingress}
+	}
+}
+
+// nodePort is a service with a node port.
+func nodePort(name string, second int64, number int32) *corev1.Service {
+	return balancer(name, second, 80, func(s *corev1.Service) {
+		s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, number
+	})
+}
+
+// alsoAt adds a port of TCP.
+func alsoAt(number int32) func(*corev1.Service) {
+	return func(s *corev1.Service) {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Protocol: corev1.ProtocolTCP, Port: number})
+	}
+}
+
+func both(a, b func(*corev1.Service)) func(*corev1.Service) {
+	return func(s *corev1.Service) { a(s); b(s) }
+}
+
 func local(svc *corev1.Service) {
 	svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 }
@@ -66,6 +95,8 @@ func endpoint(service, node string, ready bool) *discoveryv1.EndpointSlice {
 
 func TestServicesGetAddressesOfNodes(t *testing.T) {
 	a, b := node("a", nil, "10.0.0.1"), node("b", nil, "10.0.0.2", "fd00::2")
+	headless := endpoint("web", "a", true)
+	headless.Labels[corev1.IsHeadlessService] = ""
 	testDecide(t, []decideCase{
 		{
 			name: "a service without a class, and one with this class", nodes: []*corev1.Node{b, a},
@@ -111,7 +142,7 @@ func TestServicesGetAddressesOfNodes(t *testing.T) {
 		{
 			name: "with the policy Local only nodes with a ready endpoint", nodes: []*corev1.Node{a, b},
 			services: []*corev1.Service{balancer("web", 1, 80, local)},
-			slices:   []*discoveryv1.EndpointSlice{endpoint("web", "a", false), endpoint("web", "b", true), endpoint("other", "a", true)},
+			slices:   []*discoveryv1.EndpointSlice{endpoint("web", "a", false), endpoint("web", "b", true), endpoint("other", "a", true), headless},
 			want:     []string{"web 10.0.0.2"},
 		},
 		{
@@ -119,8 +150,13 @@ func TestServicesGetAddressesOfNodes(t *testing.T) {
 			services: []*corev1.Service{
 				balancer("web", 1, 80, func(s *corev1.Service) { s.Spec.LoadBalancerIP = "10.0.0.2" }),
 				balancer("far", 2, 81, func(s *corev1.Service) { s.Spec.LoadBalancerIP = "10.9.9.9" }),
+				balancer("name", 3, 82, func(s *corev1.Service) { s.Spec.LoadBalancerIP = "b" }),
+				balancer("six", 4, 83, func(s *corev1.Service) {
+					s.Spec.LoadBalancerIP, s.Spec.IPFamilies = "FD00:0::2", []corev1.IPFamily{corev1.IPv6Protocol}
+				}),
 			},
-			want: []string{"web 10.0.0.2", "far : spec.loadBalancerIP: 10.9.9.9 is not an address of a node that can serve it: remove the field, or choose an address of a node"},
+			want: []string{"web 10.0.0.2", "far : spec.loadBalancerIP: 10.9.9.9 is not an address of a node that can serve it: remove the field, or choose an address of a node",
+				"name : spec.loadBalancerIP: b is not an address of a node that can serve it: remove the field, or choose an address of a node", "six fd00::2"},
 		},
 	})
 }
@@ -136,10 +172,7 @@ func TestServicesSharePortsOfNodes(t *testing.T) {
 		{
 			name: "a service that has its addresses keeps them", nodes: []*corev1.Node{a},
 			services: []*corev1.Service{
-				balancer("old", 1, 80, nil),
-				balancer("young", 2, 80, func(s *corev1.Service) {
-					s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "10.0.0.1"}}
-				}),
+				balancer("old", 1, 80, nil), balancer("young", 2, 80, has()),
 			},
 			want: []string{"young 10.0.0.1", "old : port 80/TCP of the nodes is used by service ns/young: choose another port"},
 		},
@@ -152,9 +185,7 @@ func TestServicesSharePortsOfNodes(t *testing.T) {
 			name: "a service that does not get all of its ports gets none", nodes: []*corev1.Node{a},
 			services: []*corev1.Service{
 				balancer("old", 1, 80, nil),
-				balancer("young", 2, 81, func(s *corev1.Service) {
-					s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Protocol: corev1.ProtocolTCP, Port: 80})
-				}),
+				balancer("young", 2, 81, alsoAt(80)),
 				balancer("youngest", 3, 81, nil),
 			},
 			want: []string{"old 10.0.0.1", "young : port 80/TCP of the nodes is used by service ns/old: choose another port", "youngest 10.0.0.1"},
@@ -162,8 +193,7 @@ func TestServicesSharePortsOfNodes(t *testing.T) {
 		{
 			name: "node ports of other services are not given away", nodes: []*corev1.Node{a},
 			services: []*corev1.Service{
-				balancer("node-port", 1, 80, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort; s.Spec.Ports[0].NodePort = 30080 }),
-				balancer("web", 2, 30080, nil), balancer("own", 3, 30081, func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30081 }),
+				nodePort("node-port", 1, 30080), balancer("web", 2, 30080, nil), balancer("own", 3, 30081, func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30081 }),
 			},
 			want: []string{"web : port 30080/TCP of the nodes is a node port of service ns/node-port: choose another port", "own 10.0.0.1"},
 		},
@@ -193,6 +223,42 @@ func TestServicesSharePortsOfNodes(t *testing.T) {
 	})
 }
 
+func TestAPortStaysWithTheServiceThatHadItFirst(t *testing.T) {
+	a := node("a", nil, "10.0.0.1")
+	testDecide(t, []decideCase{
+		{
+			name: "a newer node port does not take that of a load balancer", nodes: []*corev1.Node{a},
+			services: []*corev1.Service{balancer("web", 1, 30080, has(30080)), nodePort("node-port", 2, 30080)},
+			want:     []string{"web 10.0.0.1", "node-port is told: port 30080/TCP of the nodes, a node port of this service, is used by the load balancer of service ns/web, which had it first: choose another port"},
+		},
+		{
+			name: "nor does a port of health checks, with a load balancer of an earlier release", nodes: []*corev1.Node{a},
+			services: []*corev1.Service{balancer("web", 1, 31000, has()), balancer("local", 2, 80, func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 31000 })},
+			want:     []string{"web 10.0.0.1", "local is told: port 31000/TCP of the nodes, the health check node port of this service, is used by the load balancer of service ns/web, which had it first: choose another port", "local 10.0.0.1"},
+		},
+		{
+			name: "an older service whose port changes does not take a node port", nodes: []*corev1.Node{a},
+			services: []*corev1.Service{balancer("old", 1, 30080, has(80)), nodePort("node-port", 2, 30080)},
+			want:     []string{"old : port 30080/TCP of the nodes is a node port of service ns/node-port: choose another port"},
+		},
+		{
+			name: "nor the port of a younger load balancer", nodes: []*corev1.Node{a},
+			services: []*corev1.Service{balancer("old", 1, 443, has(80)), balancer("young", 2, 443, has(443))},
+			want:     []string{"young 10.0.0.1", "old : port 443/TCP of the nodes is used by service ns/young: choose another port"},
+		},
+		{
+			name: "a service that gets another port keeps those that it has", nodes: []*corev1.Node{a},
+			services: []*corev1.Service{balancer("old", 1, 80, nil), balancer("young", 2, 80, both(has(80), alsoAt(81)))},
+			want:     []string{"young 10.0.0.1", "old : port 80/TCP of the nodes is used by service ns/young: choose another port"},
+		},
+		{
+			name: "a load balancer without addresses takes no node port", nodes: []*corev1.Node{a},
+			services: []*corev1.Service{balancer("web", 1, 30080, nil), nodePort("node-port", 2, 30080)},
+			want:     []string{"web : port 30080/TCP of the nodes is a node port of service ns/node-port: choose another port"},
+		},
+	})
+}
+
 type decideCase struct {
 	name     string
 	services []*corev1.Service
@@ -213,6 +279,9 @@ func testDecide(t *testing.T, cases []decideCase) {
 					line += ": " + r.problem
 				}
 				got = append(got, line)
+				for _, hidden := range r.hidden {
+					got = append(got, hidden.service.Name+" is told: "+hidden.message)
+				}
 			}
 			if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", test.want) {
 				t.Errorf("got  %q\nwant %q", got, test.want)

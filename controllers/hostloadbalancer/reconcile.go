@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +25,8 @@ type reconciler struct {
 	recorder record.EventRecorder
 	reserved []int
 	now      func() time.Time
+	// warned are the warnings about hidden node ports of the last sync.
+	warned map[string]bool
 }
 
 // Reconcile syncs all services.
@@ -34,12 +36,26 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	var errs []error
+	warned := map[string]bool{}
 	for _, result := range s.decide() {
+		for _, hidden := range result.hidden {
+			r.warn(hidden, warned)
+		}
 		if err := r.write(ctx, result); client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("service %s/%s: %w", result.service.Namespace, result.service.Name, err))
 		}
 	}
+	r.warned = warned
 	return reconcile.Result{}, errors.Join(errs...)
+}
+
+// warn records an event about a service, unless the last sync had it, too.
+func (r *reconciler) warn(w warning, warned map[string]bool) {
+	key := string(w.service.UID) + w.message
+	if !r.warned[key] {
+		r.recorder.Event(w.service, corev1.EventTypeWarning, reasonConflict, w.message)
+	}
+	warned[key] = true
 }
 
 func (r *reconciler) read(ctx context.Context) (*state, error) {
@@ -64,7 +80,8 @@ func (r *reconciler) read(ctx context.Context) (*state, error) {
 	return s, nil
 }
 
-// The reasons of the condition LoadBalancerPortsError.
+// The reasons of the condition LoadBalancerPortsError. That of a conflict is that of the events
+// about hidden node ports, too.
 const (
 	reasonConflict = "PortConflict"
 	reasonServed   = "PortsServed"
@@ -74,13 +91,12 @@ const (
 func (r *reconciler) write(ctx context.Context, result result) error {
 	before := result.service
 	svc := before.DeepCopy()
-	svc.Status.LoadBalancer = corev1.LoadBalancerStatus{}
-	for _, address := range result.addresses {
-		svc.Status.LoadBalancer.Ingress = append(svc.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: address})
-	}
-	moved := current(before) != strings.Join(result.addresses, ",")
-	if !moved {
-		svc.Status.LoadBalancer = before.Status.LoadBalancer
+	ingress := result.ingress()
+	moved := !slices.EqualFunc(before.Status.LoadBalancer.Ingress, ingress, func(a, b corev1.LoadBalancerIngress) bool {
+		return a.IP == b.IP && slices.Equal(a.Ports, b.Ports)
+	})
+	if moved {
+		svc.Status.LoadBalancer = corev1.LoadBalancerStatus{Ingress: ingress}
 	}
 	explained := r.explain(svc, result.problem)
 	if !moved && !explained {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,62 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
+
+// current returns the addresses of a service's load balancer.
+func current(svc *corev1.Service) string {
+	var addresses []string
+	for _, ingress := range svc.Status.LoadBalancer.Ingress {
+		addresses = append(addresses, ingress.IP)
+	}
+	return strings.Join(addresses, ",")
+}
+
+// Otherwise another service would get the port of one whose port has changed.
+func TestTheStatusHasTheRecordOfPortsAndAHiddenNodePortIsAnEventOnce(t *testing.T) {
+	web := balancer("web", 1, 30080, nil)
+	c := fake.NewClientBuilder().WithObjects(web, node("a", nil, "10.0.0.1", "10.0.0.2")).WithStatusSubresource(web).Build()
+	recorder := record.NewFakeRecorder(100)
+	r := &reconciler{client: c, recorder: recorder, now: func() time.Time { return time.Unix(0, 0) }}
+	// sync expects the ports of the first address, and that the others have none, after three syncs, and the events.
+	sync := func(want []int32, events ...string) {
+		t.Helper()
+		for range 3 {
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(web), web); err != nil {
+			t.Fatal(err)
+		}
+		var got []int32
+		for i, ingress := range web.Status.LoadBalancer.Ingress {
+			for _, p := range ingress.Ports {
+				got = append(got, p.Port*int32(1-i)) //nolint:gosec // there are two
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the record has %v, want %v", got, want)
+		}
+		var recorded []string
+		for len(recorder.Events) > 0 {
+			recorded = append(recorded, <-recorder.Events)
+		}
+		if !slices.Equal(recorded, events) {
+			t.Errorf("events: got %q, want %q", recorded, events)
+		}
+	}
+	const ensured = "Normal EnsuredLoadBalancer Ensured load balancer"
+	sync([]int32{30080}, ensured)
+	if err := c.Create(t.Context(), nodePort("node-port", 2, 30080)); err != nil {
+		t.Fatal(err)
+	}
+	sync([]int32{30080}, "Warning PortConflict port 30080/TCP of the nodes, a node port of this service, is used by the load balancer of service ns/web, which had it first: choose another port")
+	web.Spec.Ports[0].Port = 80
+	if err := c.Update(t.Context(), web); err != nil {
+		t.Fatal(err)
+	}
+	sync([]int32{80}, ensured)
+}
 
 func TestReconcileWritesChangesOnly(t *testing.T) {
 	old, young := balancer("old", 1, 80, nil), balancer("young", 2, 80, nil)

@@ -193,6 +193,7 @@ func assemble(ctx context.Context, stop context.CancelFunc, base common, conn co
 	all.add(recordsTask(conn, pulls))
 	all.add(gracefulShutdown(base, conn, p, n))
 	all.add(checkSkew(base, conn))
+	all.add(checkResolver(base, conn.events.Node))
 	all.add(podRules(base))
 	all.add(podNetwork(ctx, base, conn))
 	all.add(services.tasks)

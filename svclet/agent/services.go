@@ -242,7 +242,7 @@ func nameServer(object services.Object, routed func(netip.Addr) bool) string {
 // hasReady reports whether a service has a ready endpoint of an IP family.
 func hasReady(object services.Object, family corev1.IPFamily) bool {
 	for _, slice := range object.Slices {
-		if string(slice.AddressType) != string(family) {
+		if string(slice.AddressType) != string(family) || services.Headless(slice) {
 			continue
 		}
 		for _, e := range slice.Endpoints {

@@ -40,6 +40,11 @@ func dnsEndpoints(family discoveryv1.AddressType, ready bool) *discoveryv1.Endpo
 	}
 }
 
+func headless(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	slice.Labels = map[string]string{corev1.IsHeadlessService: ""}
+	return slice
+}
+
 func TestPodsAskAtAnAddressThatAnswers(t *testing.T) {
 	const v4, v6 = discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
 	slices := func(all ...*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice { return all }
@@ -57,6 +62,7 @@ func TestPodsAskAtAnAddressThatAnswers(t *testing.T) {
 		{"it leads to the node's server", services.Object{Service: dnsService("10.0.0.10")}, ipv4, "10.0.0.10"},
 		{"without the proxy it leads nowhere", services.Object{Service: dnsService("10.0.0.10")}, none, ""},
 		{"it has a ready endpoint", services.Object{Service: dnsService("10.0.0.10"), Slices: slices(dnsEndpoints(v4, true))}, none, "10.0.0.10"},
+		{"the proxy does not lead to its endpoint", services.Object{Service: dnsService("10.0.0.10"), Slices: slices(headless(dnsEndpoints(v4, true)))}, none, ""},
 		{"its endpoint is not ready", services.Object{Service: dnsService("10.0.0.10"), Slices: slices(dnsEndpoints(v4, false))}, none, ""},
 		{"the node's server has no IPv6 address", services.Object{Service: dnsService("fd00::a")}, ipv4, ""},
 		{"the other family does", services.Object{Service: dnsService("fd00::a", "10.0.0.10")}, ipv4, "10.0.0.10"},

@@ -19,6 +19,8 @@ const (
 	maxNameservers = 3
 	maxSearches    = 32
 	maxSearchLine  = 2048
+	// clusterSearches are the search domains of the cluster, before those of the node.
+	clusterSearches = 3
 	// maxResolvConf bounds how much of resolv.conf is read, in bytes.
 	maxResolvConf = 10 << 20
 )
@@ -231,6 +233,29 @@ func ParseResolvConf(reader io.Reader) (*runtimeapi.DNSConfig, error) {
 		}
 	}
 	return config, nil
+}
+
+// ResolvConfProblem returns why pods cannot have all of the node's resolver configuration,
+// beside the search domains of the cluster if that has a domain, or "". The messages about
+// limits are kubelet's.
+func ResolvConfProblem(path, clusterDomain string) string {
+	config, err := readResolvConf(path)
+	if err != nil {
+		return err.Error()
+	}
+	limit := maxSearches
+	if clusterDomain != "" {
+		limit -= clusterSearches
+	}
+	switch {
+	case len(config.Searches) > limit:
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path, limit)
+	case slices.ContainsFunc(config.Searches, func(search string) bool { return len(search) > validation.DNS1123SubdomainMaxLength }):
+		return fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!", path, validation.DNS1123SubdomainMaxLength)
+	case len(strings.Join(config.Searches, " ")) > maxSearchLine:
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path, maxSearchLine)
+	}
+	return ""
 }
 
 // describe returns the name of a pod as in kubelet's messages:

@@ -154,6 +154,35 @@ func TestSearchDomainsAreLimited(t *testing.T) {
 	}
 }
 
+func TestAResolvConfThatPodsCannotHaveIsAProblem(t *testing.T) {
+	domains := func(count, length int) string {
+		return strings.Repeat(" "+strings.Repeat("a", length), count)
+	}
+	for _, test := range []struct{ rule, content, domain, want string }{
+		{"as many domains as there may be", "search" + domains(29, 5), "cluster.local", ""},
+		{"one more", "search" + domains(30, 5), "cluster.local", "consisting of more than 29 domains!"},
+		{"that a cluster without a domain allows", "search" + domains(32, 5), "", ""},
+		{"too many for that, too", "search" + domains(33, 5), "", "consisting of more than 32 domains!"},
+		{"the longest domain", "search" + domains(1, 253), "cluster.local", ""},
+		{"a longer one", "search a" + domains(1, 254), "cluster.local", "a search path which length is more than allowed 253 chars!"},
+		{"the longest line", "search" + domains(8, 227) + domains(1, 224), "cluster.local", ""},
+		{"a longer line", "search" + domains(8, 227) + domains(1, 225), "cluster.local", "contains search line which length is more than allowed 2048 chars!"},
+		{"a file that cannot be read", "nameserver", "", "nameserver list is empty"},
+	} {
+		file := filepath.Join(t.TempDir(), "resolv.conf")
+		if err := os.WriteFile(file, []byte(test.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := ResolvConfProblem(file, test.domain)
+		if !strings.HasSuffix(got, test.want) || (got == "") != (test.want == "") {
+			t.Errorf("%s: %q, want %q", test.rule, got, test.want)
+		}
+	}
+	if got := ResolvConfProblem(filepath.Join(t.TempDir(), "none"), ""); !strings.Contains(got, "no such file") {
+		t.Errorf("without a file: %q", got)
+	}
+}
+
 func TestParseResolvConf(t *testing.T) {
 	config, err := ParseResolvConf(strings.NewReader("nameserver 1.1.1.1 junk\n#nameserver 2.2.2.2\n\tsearch a. b\nsearch .\nsearch c.\noptions a:1 b\noptions a:2\nsortlist x"))
 	want := &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{"c"}, Options: []string{"a:2", "b"}}

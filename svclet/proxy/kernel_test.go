@@ -51,6 +51,11 @@ func serveUDP(t *testing.T, address, name string) {
 		t.Error(err)
 		return
 	}
+	answerUDP(t, c, name)
+}
+
+// answerUDP answers datagrams with a name.
+func answerUDP(t *testing.T, c net.PacketConn, name string) {
 	ended := make(chan struct{})
 	t.Cleanup(func() { c.Close(); <-ended })
 	go func() {

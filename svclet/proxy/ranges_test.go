@@ -127,3 +127,36 @@ func TestANodeWithTheAddressOfALoadBalancerReachesItIfSourceRangesHaveTheNode(t 
 		r.expect("198.51.100.0/24", answers, answers)
 	})
 }
+
+// The node may use the port of a load balancer for a connection of its own.
+func TestSourceRangesDoNotRestrictAnswersToTheNodeInTheKernel(t *testing.T) {
+	netnstest.Run(t, "nft", func(t *testing.T) {
+		r := newRestricted(t)
+		far, err := newNeighbor(t, "far", "192.0.3.1", "192.0.3.2")
+		if err != nil || r == nil {
+			t.Error(err)
+			return
+		}
+		var server net.PacketConn
+		if err := netnstest.In(far.fd, func() (err error) { server, err = net.ListenPacket("udp4", "192.0.3.2:7000"); return err }); err != nil {
+			t.Error(err)
+			return
+		}
+		answerUDP(t, server, answers)
+		r.service.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24"}
+		r.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.3.1"}}
+		if err := r.options.Services.Services().Replace([]any{r.service}, ""); err != nil || !r.sync(t.Context()) {
+			t.Error(err, r.Problem())
+			return
+		}
+		c, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP("192.0.3.1"), Port: 53}, &net.UDPAddr{IP: net.ParseIP("192.0.3.2"), Port: 7000})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		if got := ask(c); got != answers {
+			t.Errorf("the node gets %q, want %q", got, answers)
+		}
+	})
+}

@@ -27,11 +27,14 @@ func healthOf(object services.Object, node string) health {
 	}
 	ready := map[netip.Addr]bool{}
 	for _, slice := range object.Slices {
+		if services.Headless(slice) {
+			continue
+		}
 		for _, e := range slice.Endpoints {
 			if ptr.Deref(e.NodeName, "") != node || !ptr.Deref(e.Conditions.Ready, true) || len(e.Addresses) == 0 {
 				continue
 			}
-			if address, err := netip.ParseAddr(e.Addresses[0]); err == nil {
+			if address, ok := services.Address(e.Addresses[0]); ok {
 				ready[address] = true
 			}
 		}

@@ -57,7 +57,10 @@ func TestReadyEndpointsOfTheNodeAreCountedOnce(t *testing.T) {
 	unnamed := discoveryv1.Endpoint{Addresses: []string{"10.0.0.9"}}
 	unconditional := endpoint("here", "10.0.0.8", true)
 	unconditional.Conditions.Ready = nil
+	headless := sliceOf("c", endpoint("here", "10.0.0.5", true))
+	headless.Labels[corev1.IsHeadlessService] = ""
 	all := []*discoveryv1.EndpointSlice{
+		headless, // the proxy does not lead to its endpoints
 		sliceOf("a", here, endpoint("there", "10.0.0.2", true), endpoint("here", "10.0.0.3", false), unnamed, discoveryv1.Endpoint{NodeName: here.NodeName}),
 		sliceOf("b", here, endpoint("here", "10.0.0.4", true), unconditional),
 	}

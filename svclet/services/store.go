@@ -198,8 +198,8 @@ func (s *Store) signal() {
 
 // own counts what a service has of an address, in whichever notation that is.
 func (s *Store) own(text string, of Key, change int) {
-	address, err := netip.ParseAddr(text)
-	if err != nil {
+	address, ok := Address(text)
+	if !ok {
 		return // such as None, of a headless service
 	}
 	if s.owners[address] == nil {

@@ -81,6 +81,15 @@ func TestAnAddressHasTheServicesThatHaveIt(t *testing.T) {
 	}
 }
 
+func TestAddressesAreReadAsTheAPIAcceptsThem(t *testing.T) {
+	for text, want := range map[string]string{"10.0.0.1": "10.0.0.1", "010.0.0.01": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1", "FD00:0::1": "fd00::1", "None": "", "fe80::1%eth0": "", "": ""} {
+		got, ok := services.Address(text)
+		if ok != (want != "") || ok && got.String() != want {
+			t.Errorf("%q: %s, %t; want %q", text, got, ok, want)
+		}
+	}
+}
+
 func TestANamespaceIsThereWithItsServices(t *testing.T) {
 	s := services.New()
 	must(t, s.Services().Replace([]any{service("shop", "web"), service("shop", "db")}, ""))

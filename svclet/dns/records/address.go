@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/miekg/dns"
+
+	"svc.dev/svc/svclet/services"
 )
 
 const (
@@ -49,8 +51,8 @@ func addressOf(name string) (netip.Addr, bool) {
 
 // isAddress reports whether a text is an address, in whichever notation.
 func isAddress(text string, address netip.Addr) bool {
-	parsed, err := netip.ParseAddr(text)
-	return err == nil && parsed == address
+	parsed, ok := services.Address(text)
+	return ok && parsed == address
 }
 
 // addresses returns the records of addresses, each once.
@@ -58,8 +60,8 @@ func addresses(texts ...string) []dns.RR {
 	var records []dns.RR
 	seen := map[netip.Addr]bool{}
 	for _, text := range texts {
-		ip, err := netip.ParseAddr(text)
-		if err != nil || seen[ip] {
+		ip, ok := services.Address(text)
+		if !ok || seen[ip] {
 			continue
 		}
 		seen[ip] = true

@@ -27,21 +27,20 @@ type portKey struct {
 func endpointsOf(object services.Object) []endpoint {
 	var all []endpoint
 	for _, slice := range object.Slices {
-		if slice.AddressType == discoveryv1.AddressTypeFQDN {
-			continue
-		}
 		ports := make(map[portKey]int32, len(slice.Ports))
 		for _, p := range slice.Ports {
-			if p.Port != nil {
-				ports[portKey{ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP)}] = *p.Port
+			if number, valid := services.EndpointPort(p); valid {
+				ports[portKey{ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP)}] = number
 			}
 		}
 		for _, e := range slice.Endpoints {
 			if !ptr.Deref(e.Conditions.Ready, true) {
 				continue
 			}
-			for _, address := range e.Addresses {
-				all = append(all, endpoint{nameOf(e, address), address, ports})
+			for _, text := range e.Addresses {
+				if address, valid := services.EndpointAddress(slice, text); valid {
+					all = append(all, endpoint{nameOf(e, text), address.String(), ports})
+				}
 			}
 		}
 	}

@@ -203,6 +203,28 @@ func TestAnswersForPodsAndTheZone(t *testing.T) {
 	})
 }
 
+// A number that is not a port would wrap in a record.
+func TestEndpointsAreAnsweredAsTheAPIAcceptsThemWithoutWhatIsNotAPort(t *testing.T) {
+	store := cluster(t)
+	tcp := corev1.ProtocolTCP
+	odd := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "odd", Labels: map[string]string{discoveryv1.LabelServiceName: "empty", corev1.IsHeadlessService: ""}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("https"), Protocol: &tcp, Port: ptr.To[int32](70000)}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"::ffff:10.3.0.121"}, Hostname: ptr.To("mapped")}, {Addresses: []string{"010.3.0.120"}, Hostname: ptr.To("zeros")}, {Addresses: []string{"fd00::1"}}},
+	}
+	if err := store.EndpointSlices().Add(odd); err != nil {
+		t.Fatal(err)
+	}
+	testAnswersOf(t, records.New("cluster.local", store, services.Key{}), []answerCase{
+		{"addresses in any notation", "empty.default.svc.cluster.local. A", "empty.default.svc.cluster.local. A 10.3.0.121\nempty.default.svc.cluster.local. A 10.3.0.120"},
+		{"only those of the slice's IP family", "empty.default.svc.cluster.local. AAAA", soa},
+		{"the name of an address", "121.0.3.10.in-addr.arpa. PTR", "121.0.3.10.in-addr.arpa. PTR mapped.empty.default.svc.cluster.local."},
+		{"the name of one with zeros", "120.0.3.10.in-addr.arpa. PTR", "120.0.3.10.in-addr.arpa. PTR zeros.empty.default.svc.cluster.local."},
+		{"no record of what is not a port", "_https._tcp.empty.default.svc.cluster.local. SRV", soa},
+	})
+}
+
 // answerCase is a question and its answer. A rule that begins with a number is of that
 // section of the specification of Kubernetes' DNS-based service discovery, with its examples.
 // The others are those of the RFCs on names without records and aliases.
@@ -210,7 +232,11 @@ type answerCase struct{ rule, question, want string }
 
 func testAnswers(t *testing.T, cases []answerCase) {
 	t.Helper()
-	z := zone(t)
+	testAnswersOf(t, zone(t), cases)
+}
+
+func testAnswersOf(t *testing.T, z *records.Zone, cases []answerCase) {
+	t.Helper()
 	for _, test := range cases {
 		name, kind, _ := strings.Cut(test.question, " ")
 		answer, own := z.Answer(dns.Question{Name: name, Qtype: dns.StringToType[kind], Qclass: dns.ClassINET})

@@ -9,7 +9,7 @@ import (
 
 // NodeOf returns what a pod network needs of a Node.
 func NodeOf(n *corev1.Node) Node {
-	node := Node{Name: n.Name}
+	node := Node{Name: n.Name, Created: n.CreationTimestamp.Unix()}
 	for _, a := range n.Status.Addresses {
 		if address, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
 			node.Addresses = append(node.Addresses, address.Unmap())

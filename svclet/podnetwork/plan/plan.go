@@ -31,6 +31,8 @@ const (
 // Node is what a pod network needs of a Node.
 type Node struct {
 	Name string
+	// Created is when the Node was created, in seconds since 1970.
+	Created int64
 	// Addresses are the internal addresses, the primary one first.
 	Addresses []netip.Addr
 	PodCIDRs  []netip.Prefix
@@ -105,8 +107,8 @@ type Problem struct{ Node, Reason string }
 func Decide(in Input) Plan {
 	p := planner{Input: in}
 	nodes := slices.SortedFunc(slices.Values(in.Nodes), func(a, b Node) int {
-		// This node comes first: no other node gets its addresses.
-		return cmp.Or(compareBool(b.Name == in.Node, a.Name == in.Node), cmp.Compare(a.Name, b.Name))
+		// This node comes first, and then the oldest one: no other node gets its addresses.
+		return cmp.Or(compareBool(b.Name == in.Node, a.Name == in.Node), cmp.Compare(a.Created, b.Created), cmp.Compare(a.Name, b.Name))
 	})
 	if len(nodes) == 0 || nodes[0].Name != in.Node || len(nodes[0].Addresses) == 0 {
 		return Plan{}

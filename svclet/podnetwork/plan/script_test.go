@@ -20,7 +20,8 @@ import (
 //
 //	link NUMBER MTU PREFIX...       an interface of this machine with addresses in its networks
 //	router                          other addresses are reached through a router, by the first interface
-//	node NAME ADDRESS,... CIDR,...  adds a node or changes it; "-" means none
+//	node NAME ADDRESS,... CIDR,...  adds a node or changes it; "-" means none. A fourth word is
+//	                                the second in which it was created
 //	delete NAME                     deletes a node
 //	plan MODE                       prints the plan
 func TestScripts(t *testing.T) {
@@ -59,6 +60,9 @@ func (s *script) do(c golden.Command) string {
 		}
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: c.Args[0]})
 		n.Spec.PodCIDRs = list(c.Args[2])
+		if len(c.Args) > 3 {
+			n.CreationTimestamp = metav1.Unix(int64(number(c.Args[3])), 0)
+		}
 		s.nodes[n.Name] = plan.NodeOf(n)
 	case "delete":
 		delete(s.nodes, c.Args[0])

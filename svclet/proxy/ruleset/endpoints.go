@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/services"
 )
 
 // endpoint is an address and port to which connections of a service port go.
@@ -41,15 +43,16 @@ func (e endpoint) value() string { return fmt.Sprintf("%s . %d", e.address, e.po
 func endpointsOf(port corev1.ServicePort, all []*discoveryv1.EndpointSlice, family corev1.IPFamily, node string) []endpoint {
 	var found []endpoint
 	for _, slice := range all {
-		if string(slice.AddressType) != string(family) {
+		if string(slice.AddressType) != string(family) || services.Headless(slice) {
 			continue
 		}
 		for _, p := range slice.Ports {
-			if ptr.Deref(p.Name, "") != port.Name || ptr.Deref(p.Protocol, corev1.ProtocolTCP) != port.Protocol || p.Port == nil {
+			number, valid := services.EndpointPort(p)
+			if ptr.Deref(p.Name, "") != port.Name || ptr.Deref(p.Protocol, corev1.ProtocolTCP) != port.Protocol || !valid {
 				continue
 			}
 			for _, e := range slice.Endpoints {
-				found = append(found, addressesOf(e, *p.Port, node)...)
+				found = append(found, addressesOf(slice, e, number, node)...)
 			}
 		}
 	}
@@ -70,16 +73,16 @@ func rank(e endpoint) int {
 	return 2
 }
 
-func addressesOf(e discoveryv1.Endpoint, port int32, node string) []endpoint {
+func addressesOf(slice *discoveryv1.EndpointSlice, e discoveryv1.Endpoint, port int32, node string) []endpoint {
 	ready := ptr.Deref(e.Conditions.Ready, true)
 	usable := ready || ptr.Deref(e.Conditions.Serving, true) && ptr.Deref(e.Conditions.Terminating, false)
 	if !usable || len(e.Addresses) == 0 {
 		return nil
 	}
 	// The other addresses of an endpoint are never used.
-	address, err := netip.ParseAddr(e.Addresses[0])
-	if err != nil {
-		return nil // the API server has validated it
+	address, valid := services.EndpointAddress(slice, e.Addresses[0])
+	if !valid {
+		return nil
 	}
 	on := ptr.Deref(e.NodeName, "")
 	found := endpoint{address: address, port: port, local: on == node, remote: on != "" && on != node, ready: ready, usable: usable}

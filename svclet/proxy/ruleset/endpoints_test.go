@@ -3,6 +3,9 @@
 package ruleset
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,5 +73,44 @@ func TestConnectionsStayInTheZoneIfAllEndpointsHaveHintsAndOneIsForIt(t *testing
 				t.Errorf("got%s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// The kernel refuses a transaction with one of these, and with it the rules of all services.
+func TestWhatTheAPIDoesNotValidateOfEndpointsIsNotInATable(t *testing.T) {
+	web := &corev1.Service{Spec: corev1.ServiceSpec{
+		ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+		Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
+	}}
+	slice := func(address string, port int32, labels ...string) *discoveryv1.EndpointSlice {
+		s := &discoveryv1.EndpointSlice{
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: &port}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}},
+		}
+		s.Labels = map[string]string{}
+		for _, label := range labels {
+			s.Labels[label] = ""
+		}
+		return s
+	}
+	for rule, test := range map[string]struct {
+		slice *discoveryv1.EndpointSlice
+		want  string // its endpoint
+	}{
+		"the highest port":                      {slice("10.244.0.5", 65535), "10.244.0.5 . 65535"},
+		"a port that is too high":               {slice("10.244.0.5", 70000), ""},
+		"one that is too low":                   {slice("10.244.0.5", 0), ""},
+		"a negative one":                        {slice("10.244.0.5", -1), ""},
+		"an address of IPv4 written as of IPv6": {slice("::ffff:10.244.0.5", 80), "10.244.0.5 . 80"},
+		"an address with leading zeros":         {slice("010.244.0.5", 80), "10.244.0.5 . 80"},
+		"an address of the other family":        {slice("fd00::5", 80), ""},
+		"a text that is not an address":         {slice("web", 80), ""},
+		"a slice of a headless service":         {slice("10.244.0.5", 80, corev1.IsHeadlessService), ""},
+		"a slice with another label":            {slice("10.244.0.5", 80, "service.kubernetes.io/service-proxy-name"), "10.244.0.5 . 80"},
+	} {
+		part := PartOf(Service{Service: web, Slices: []*discoveryv1.EndpointSlice{test.slice}}, corev1.IPv4Protocol, Place{})
+		if got := strings.Join(part.Elements[Key{clusterIPs, "10.96.0.1 . tcp . 80"}].Endpoints, " "); got != test.want {
+			t.Errorf("%s: %q, want %q; elements %v", rule, got, test.want, slices.Collect(maps.Keys(part.Elements)))
+		}
 	}
 }

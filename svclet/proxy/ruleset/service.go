@@ -151,9 +151,8 @@ func (b *builder) leadTo(name string, addresses []string, to target, sources []n
 func (b *builder) ofFamily(addresses []string) []netip.Addr {
 	var found []netip.Addr
 	for _, text := range addresses {
-		ip, err := netip.ParseAddr(text)
-		if err == nil && ip.Unmap().Is6() == (b.family == corev1.IPv6Protocol) {
-			found = append(found, ip.Unmap())
+		if ip, ok := services.Address(text); ok && ip.Is6() == (b.family == corev1.IPv6Protocol) {
+			found = append(found, ip)
 		}
 	}
 	return found

@@ -139,15 +139,18 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 	ip := Protocol(t.Family)
 	// to returns the rule that leads the packets to keys of a set to its chain.
 	to := func(of string) string { return fmt.Sprintf("%s @%s goto %s", t.key(of), of, of) }
-	guarded := fmt.Sprintf("%s @%s goto %s", t.key(guardedIPs), guardedIPs, sourceRanges)
+	// Answers to connections of the node, which may use such a port itself, are not restricted.
+	guarded := fmt.Sprintf("ct state new %s @%s goto %s", t.key(guardedIPs), guardedIPs, sourceRanges)
 	toNode, fromPods, within := "fib daddr type local ", "", `"lo"`
 	if t.Bridge != "" {
 		fromPods = fmt.Sprintf("iifname %q ", t.Bridge)
 		within += fmt.Sprintf(", %q", t.Bridge)
 	}
-	notLoopback := ""
-	if t.Family == corev1.IPv4Protocol {
-		notLoopback = "ip daddr != 127.0.0.0/8 "
+	// Node ports are at 127.0.0.1 for this machine only, and at ::1 not at all: the kernel routes
+	// no packet from there to an endpoint.
+	notLoopback, notOwnLoopback := "ip daddr != 127.0.0.0/8 ", ""
+	if t.Family == corev1.IPv6Protocol {
+		notLoopback, notOwnLoopback = "ip6 daddr != ::1 ", "ip6 daddr != ::1 "
 	}
 	if guards := t.guards(); len(guards) > 0 {
 		hook(loopbackChain, knftables.FilterType, knftables.PreroutingHook, knftables.ManglePriority, guards...)
@@ -157,7 +160,7 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 	hook("nat-prerouting", knftables.NATType, knftables.PreroutingHook, knftables.DNATPriority,
 		fromPods+to(clusterIPs), to(externalIPs), toNode+notLoopback+to(nodePorts))
 	hook("nat-output", knftables.NATType, knftables.OutputHook, "-100",
-		to(clusterIPs), to(externalIPs), toNode+to(nodePorts))
+		to(clusterIPs), to(externalIPs), toNode+notOwnLoopback+to(nodePorts))
 	hook("nat-postrouting", knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority,
 		fmt.Sprintf("ct status dnat %s saddr . %s daddr @%s jump %s", ip, ip, hairpins, masqueradeChain),
 		fmt.Sprintf("ct status dnat oifname != { %s } fib saddr type local jump %s", within, nodeChain),
@@ -167,7 +170,7 @@ func (t Table) createHooks(tx *knftables.Transaction) map[string]int {
 	// No endpoint has replaced the address: the service does not have the port.
 	noPort := fmt.Sprintf("ct state new %s daddr @%s reject", ip, serviceIPs)
 	hook("filter-input", knftables.FilterType, knftables.InputHook, knftables.FilterPriority,
-		closed, dropped, closedExternal, "ct state new "+toNode+fmt.Sprintf("%s @%s reject", t.key(closedPorts), closedPorts))
+		closed, dropped, closedExternal, "ct state new "+toNode+notOwnLoopback+fmt.Sprintf("%s @%s reject", t.key(closedPorts), closedPorts))
 	hook("filter-forward", knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority, slices.Concat(t.dropInvalid(),
 		[]string{fromPods + closed, fromPods + dropped, closedExternal, fromPods + noPort})...)
 	hook("filter-output", knftables.FilterType, knftables.OutputHook, knftables.FilterPriority, closed, dropped, closedExternal, noPort)
