@@ -151,11 +151,11 @@ func (s *summaries) release(fetches map[string]*fetch) []*fetch {
 		if f.users--; f.users > 0 {
 			continue
 		}
-		f.cancel()
-		unused = append(unused, f)
-		if !f.ended() {
+		if !f.ended() { // before the cancel, whose error must not stay in the cache
 			delete(s.fetches, f.url)
 		}
+		f.cancel()
+		unused = append(unused, f)
 	}
 	return unused
 }

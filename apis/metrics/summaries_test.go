@@ -184,6 +184,17 @@ func TestRequestsShareAFetch(t *testing.T) {
 	})
 }
 
+func TestAFetchThatIsCanceledIsNotInTheCache(t *testing.T) {
+	f := &fetch{url: "https://node-0", users: 1, done: make(chan struct{})}
+	f.cancel = func() { close(f.done) } // as a fetch that ends at once
+	s := newSummaries()
+	s.fetches[f.url] = f
+	s.leave(map[string]*fetch{"node-0": f})
+	if len(s.fetches) > 0 {
+		t.Error("its error is used again")
+	}
+}
+
 // warnings records the warnings of a client.
 type warnings struct{ bytes.Buffer }
 

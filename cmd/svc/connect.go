@@ -111,7 +111,7 @@ func (c *administrator) about(err error) error {
 }
 
 // content returns the connection file, reduced to the current context, with the contents
-// of the files it names.
+// of the certificates and keys it names. The paths of other files are absolute.
 func (c *administrator) content() (*clientcmdapi.Config, error) {
 	subject, file, err := c.named()
 	if err != nil {
@@ -124,6 +124,9 @@ func (c *administrator) content() (*clientcmdapi.Config, error) {
 		var raw clientcmdapi.Config
 		raw, err = several().RawConfig()
 		content = &raw
+	}
+	if err == nil {
+		err = clientcmd.ResolveLocalPaths(content)
 	}
 	if err == nil {
 		err = clientcmdapi.MinifyConfig(content)

@@ -131,7 +131,7 @@ func (c *convertConfig) run(cmd *cobra.Command) error {
 	if c.cluster {
 		return c.runCluster(cmd, converter)
 	}
-	result, err := inputs.Convert(converter, c.names, cmd.InOrStdin())
+	result, err := inputs.Convert(cmd.Context(), converter, c.names, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}

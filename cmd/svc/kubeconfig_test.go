@@ -38,6 +38,28 @@ func TestKubeconfigPrintsTheFleetsOwnAddressAtTheHost(t *testing.T) {
 	}
 }
 
+func TestKubeconfigPrintsAbsolutePathsOfTokenFilesAndPlugins(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config")
+	if err := os.WriteFile(file, []byte(`{"clusters":[{"name":"h","cluster":{"server":"https://host:6443"}}],
+		"users":[{"name":"alice","user":{"tokenFile":"token","exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"./login"}}}],
+		"contexts":[{"name":"c","context":{"cluster":"h","user":"alice"}}],"current-context":"c"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut strings.Builder
+	if code := run([]string{"kubeconfig", "--group-domain=example.com", "--svcconfig", file}, &out, &errOut); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errOut.String())
+	}
+	config, err := clientcmd.Load([]byte(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice := config.AuthInfos["alice"]
+	if alice == nil || alice.TokenFile != filepath.Join(dir, "token") || alice.Exec.Command != filepath.Join(dir, "login") {
+		t.Errorf("printed %s", out.String())
+	}
+}
+
 func TestKubeconfigSaysWhatItNeeds(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--group-domain: name the domain of the fleet's groups":                                   nil,

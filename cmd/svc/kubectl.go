@@ -60,12 +60,8 @@ func runKubectl(args []string) {
 		fmt.Fprintf(os.Stderr, "svc kubectl: using %s\n", chosen)
 	}
 	hint := func() string { return clusterHint(args, named, file, exists) }
-	var wrap func(*rest.Config) *rest.Config
-	if !slices.ContainsFunc(args, givesServer) {
-		wrap = withoutDefaultServer(hint)
-	}
 	dropUnreachable()
-	pointed := named == "" && !slices.ContainsFunc(args, givesKubeconfig) && wrap != nil
+	pointed := named == "" && !givesKubeconfig(args) && !givesServer(args)
 	cmdutil.BehaviorOnFatal(func(message string, code int) {
 		message = strings.TrimSuffix(message, "\n")
 		switch {
@@ -86,19 +82,33 @@ func runKubectl(args []string) {
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	arguments := append([]string{"kubectl"}, args...)
 	logs.GlogSetter(cmd.GetLogVerbosity(arguments)) //nolint:errcheck // kubectl checks the flag again
-	cmdutil.CheckErr(cli.RunNoErrOutput(kubectlCommand(arguments, wrap)))
+	cmdutil.CheckErr(cli.RunNoErrOutput(kubectlCommand(arguments, hint)))
 }
 
 // withoutDefaultServer returns a change of kubectl's configuration: without a kubeconfig
 // kubectl sends requests to localhost:8080, where any program may listen. Instead they
-// fail with the hint.
-func withoutDefaultServer(hint func() string) func(*rest.Config) *rest.Config {
+// fail with the hint, unless --server or a cluster of the kubeconfig is that server.
+func withoutDefaultServer(flags *genericclioptions.ConfigFlags, hint func() string) func(*rest.Config) *rest.Config {
 	return func(c *rest.Config) *rest.Config {
-		if c.Host == defaultServer {
+		if c.Host == defaultServer && *flags.APIServer == "" && !hasCluster(flags, defaultServer) {
 			c.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, noCluster(hint()) }
 		}
 		return c
 	}
+}
+
+// hasCluster reports whether the kubeconfig of the flags has a cluster with a server.
+func hasCluster(flags *genericclioptions.ConfigFlags, server string) bool {
+	config, err := flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return false
+	}
+	for _, cluster := range config.Clusters {
+		if cluster.Server == server {
+			return true
+		}
+	}
+	return false
 }
 
 // defaultServer is the server of a kubectl without a kubeconfig (clientcmd.ClusterDefaults).
@@ -165,7 +175,7 @@ func removedKinds(message string) []string {
 // the KUBECONFIG named, or else by the file of svc up that was chosen for the user.
 func clusterHint(args []string, named, file string, exists bool) string {
 	switch {
-	case slices.ContainsFunc(args, givesKubeconfig):
+	case givesKubeconfig(args):
 		return "--kubeconfig: the file names no server: name that of a cluster, or a server by --server"
 	case named != "":
 		return fmt.Sprintf("KUBECONFIG: %s does not exist or names no server: correct the path, or unset KUBECONFIG to use your svc up", named)
@@ -188,15 +198,15 @@ func unreachable(file string, exists bool) string {
 	}
 }
 
-// kubectlCommand returns kubectl; wrap, if it is not nil, changes its configuration.
-func kubectlCommand(arguments []string, wrap func(*rest.Config) *rest.Config) *cobra.Command {
+// kubectlCommand returns kubectl, whose requests fail with the hint if there is no cluster.
+func kubectlCommand(arguments []string, hint func() string) *cobra.Command {
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	if slices.Contains(arguments, "version") {
 		streams.ErrOut = withoutSkew{os.Stderr}
 	}
 	flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().
 		WithDiscoveryBurst(300).WithDiscoveryQPS(50).WithWarningPrinter(streams)
-	flags.WrapConfigFn = wrap
+	flags.WrapConfigFn = withoutDefaultServer(flags, hint)
 	kubectl := cmd.NewDefaultKubectlCommandWithArgs(cmd.KubectlOptions{
 		PluginHandler: cmd.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
 		Arguments:     arguments,
@@ -222,7 +232,7 @@ func pointAtUp(args []string) (file string, exists bool) {
 }
 
 func kubeconfigFor(u datadir.User, args []string) (file string, exists bool) {
-	if u.Env(clientcmd.RecommendedConfigPathEnvVar) != "" || slices.ContainsFunc(args, givesKubeconfig) {
+	if u.Env(clientcmd.RecommendedConfigPathEnvVar) != "" || givesKubeconfig(args) {
 		return "", false
 	}
 	return u.FindAdminFile()
@@ -232,15 +242,28 @@ func kubeconfigFor(u datadir.User, args []string) (file string, exists bool) {
 // user has no directory in which svc up would leave the name of one.
 func noDefault(u datadir.User, args []string) bool {
 	file, _ := kubeconfigFor(u, args)
-	return file == "" && u.Env(clientcmd.RecommendedConfigPathEnvVar) == "" && !slices.ContainsFunc(args, givesKubeconfig)
+	return file == "" && u.Env(clientcmd.RecommendedConfigPathEnvVar) == "" && !givesKubeconfig(args)
 }
 
-func givesKubeconfig(arg string) bool {
-	return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=")
+func givesKubeconfig(args []string) bool {
+	return slices.ContainsFunc(ownArguments(args), func(arg string) bool {
+		return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=")
+	})
 }
 
-func givesServer(arg string) bool {
-	return arg == "-s" || arg == "--server" || strings.HasPrefix(arg, "--server=")
+func givesServer(args []string) bool {
+	return slices.ContainsFunc(ownArguments(args), func(arg string) bool {
+		return arg == "-s" || arg == "--server" || strings.HasPrefix(arg, "--server=")
+	})
+}
+
+// ownArguments returns the arguments that kubectl reads itself: those after -- are of the
+// program in a container (exec, run) or of a plugin.
+func ownArguments(args []string) []string {
+	if i := slices.Index(args, "--"); i >= 0 {
+		return args[:i]
+	}
+	return args
 }
 
 // completeKubectl returns kubectl's completions of a line that begins with svc kubectl.
@@ -248,7 +271,7 @@ func completeKubectl(_ *cobra.Command, args []string, toComplete string) ([]stri
 	pointAtUp(args)
 	dropUnreachable()
 	var answer strings.Builder
-	kubectl := kubectlCommand(slices.Concat([]string{"kubectl", cobra.ShellCompRequestCmd}, args, []string{toComplete}), withoutDefaultServer(func() string { return "there is no cluster" }))
+	kubectl := kubectlCommand(slices.Concat([]string{"kubectl", cobra.ShellCompRequestCmd}, args, []string{toComplete}), func() string { return "there is no cluster" })
 	kubectl.SetOut(&answer)
 	if err := kubectl.Execute(); err != nil {
 		return nil, cobra.ShellCompDirectiveError

@@ -59,6 +59,7 @@ func TestKubectlTalksToTheLastStartedUpUnlessToldOtherwise(t *testing.T) {
 		{name: "KUBECONFIG", given: "mine", own: true, ownRuns: true},
 		{name: "--kubeconfig FILE", args: []string{"get", "pods", "--kubeconfig", "x"}, own: true, ownRuns: true},
 		{name: "--kubeconfig=FILE", args: []string{"--kubeconfig=x", "get", "pods"}, own: true, ownRuns: true},
+		{name: "what runs if only the program in a container gets a --kubeconfig", args: []string{"run", "p", "--image=i", "--", "--kubeconfig=x"}, own: true, ownRuns: true, want: "own"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -122,9 +123,9 @@ func TestWithoutHomeThereIsNoDefaultCluster(t *testing.T) {
 }
 
 func TestKubectlWithoutAClusterSendsNoRequest(t *testing.T) {
-	wrap := withoutDefaultServer(func() string { return "start svc up" })
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.KubeConfig = ptr.To("/dev/null")
+	wrap := withoutDefaultServer(flags, func() string { return "start svc up" })
 	flags.WrapConfigFn = wrap
 	discovery, err := flags.ToDiscoveryClient()
 	if err != nil {
@@ -135,6 +136,22 @@ func TestKubectlWithoutAClusterSendsNoRequest(t *testing.T) {
 	}
 	if c := wrap(&rest.Config{Host: "http://localhost:8081"}); c.Dial != nil {
 		t.Error("requests to a server that the user has named fail")
+	}
+}
+
+func TestKubectlSendsRequestsToTheDefaultServerIfTheUserNamesIt(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(`{"clusters":[{"name":"h","cluster":{"server":"http://localhost:8080"}}],"contexts":[{"name":"c","context":{"cluster":"h"}}],"current-context":"c"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	byKubeconfig, byServer := genericclioptions.NewConfigFlags(true), genericclioptions.NewConfigFlags(true)
+	byKubeconfig.KubeConfig = &file
+	byServer.KubeConfig, byServer.APIServer = ptr.To("/dev/null"), ptr.To("http://localhost:8080")
+	for name, flags := range map[string]*genericclioptions.ConfigFlags{"--kubeconfig": byKubeconfig, "--server": byServer} {
+		flags.WrapConfigFn = withoutDefaultServer(flags, func() string { return "start svc up" })
+		if c, err := flags.ToRESTConfig(); err != nil || c.Host != defaultServer || c.Dial != nil {
+			t.Errorf("%s: %v, %v: its requests fail", name, c, err)
+		}
 	}
 }
 

@@ -278,6 +278,7 @@ func runCommand(root *cobra.Command, args []string, out, errOut io.Writer) int {
 	root.SetErr(errOut)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the command at once
 	executed, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0

@@ -2,9 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"svc.dev/svc/svclet/config"
 )
@@ -47,6 +54,28 @@ func TestWhatSvcletAnswers(t *testing.T) {
 				t.Errorf("prints %.200q and %q", out, errOut)
 			}
 		})
+	}
+}
+
+func TestASecondSignalEndsACommand(t *testing.T) {
+	const child = "SVCLET_TEST_CHILD"
+	if os.Getenv(child) != "" {
+		runCommand(&cobra.Command{RunE: func(*cobra.Command, []string) error {
+			for { // until one ends this process
+				if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+					return err
+				}
+			}
+		}}, nil, io.Discard, io.Discard)
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), child+"=1")
+	out, err := cmd.CombinedOutput()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v: %s", err, out)
 	}
 }
 

@@ -33,8 +33,12 @@ func (c *Converter) Live(gvk schema.GroupVersionKind, meta *metav1.ObjectMeta) O
 			o.Findings[i].Message = "in the manifest that was applied: " + o.Findings[i].Message
 		}
 	}
-	if k := c.Table.Kind(gvk); k != nil && c.Release > k.Served.Last && !c.servesAnother(k) {
-		o.find(RemovedVersion, Error, Decide, nil, "apiVersion", removed(k)+withoutSuccessor(k, c.Release)+": the object is out of reach then")
+	if k := c.Table.Kind(gvk); k != nil && !k.ServedAt(c.Release) && !c.servesAnother(k) {
+		rule, message := RemovedVersion, removed(k)+withoutSuccessor(k, c.Release)
+		if c.Release < k.Served.First {
+			rule, message = MissingVersion, c.missing(k)
+		}
+		o.find(rule, Error, Decide, nil, "apiVersion", message+": the object is out of reach then")
 	}
 	seen := map[string]bool{}
 	for _, f := range meta.ManagedFields {

@@ -57,7 +57,7 @@ func TestRequested(t *testing.T) {
 	}
 }
 
-func TestALiveObjectWhoseKindEnds(t *testing.T) {
+func TestALiveObjectWhoseKindTheReleaseDoesNotServe(t *testing.T) {
 	table, err := releases.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +67,11 @@ func TestALiveObjectWhoseKindEnds(t *testing.T) {
 		gvk     schema.GroupVersionKind
 		code    int
 	}{
+		// newer than the release
+		{25, schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"}, 2},
+		{26, schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"}, 0}, // it is served as v1alpha1
+		{18, schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"}, 0},
+		// removed
 		{24, schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodSecurityPolicy"}, 0},
 		{25, schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodSecurityPolicy"}, 2},
 		{31, schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1alpha2", Kind: "ResourceClass"}, 2},
@@ -78,5 +83,18 @@ func TestALiveObjectWhoseKindEnds(t *testing.T) {
 		if o := c.Live(tc.gvk, &metav1.ObjectMeta{Name: "a"}); o.Code() != tc.code {
 			t.Errorf("%v at %v: %+v", tc.gvk, tc.release, o)
 		}
+	}
+}
+
+func TestALiveObjectOfANewerKindIsAMissingVersion(t *testing.T) {
+	table, err := releases.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Converter{Table: table, Release: 25, OnlyRemoved: true}
+	o := c.Live(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"}, &metav1.ObjectMeta{Name: "a"})
+	const want = "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy is new in 1.30: the object is out of reach then"
+	if len(o.Findings) != 1 || o.Findings[0].Rule != MissingVersion || o.Findings[0].Message != want {
+		t.Errorf("found %+v, want %q", o.Findings, want)
 	}
 }

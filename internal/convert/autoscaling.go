@@ -41,8 +41,7 @@ func autoscaler(e *edit) {
 
 // behavior moves the behavior from the annotation, which v2beta2 and v2 ignore, to its field.
 func behavior(e *edit) {
-	meta := manifest.Get(e.obj, "metadata")
-	annotations := manifest.Get(meta, "annotations")
+	annotations := manifest.Get(e.obj, "metadata", "annotations")
 	at := manifest.Key(annotations, behaviorAnnotation)
 	if at == nil {
 		return
@@ -55,9 +54,7 @@ func behavior(e *edit) {
 	}
 	manifest.Set(manifest.Ensure(e.obj, "spec"), "behavior", value)
 	e.changed(at, path, "moved to spec.behavior")
-	if manifest.Delete(annotations, behaviorAnnotation); len(annotations.Content) == 0 {
-		manifest.Delete(meta, "annotations")
-	}
+	deleteAnnotation(e.obj, behaviorAnnotation)
 }
 
 // behaviorOf returns the field of an annotation, whose names Kubernetes writes in upper case.

@@ -107,6 +107,15 @@ func (e *edit) keep(in *yaml.Node, path, key string, value *yaml.Node, now strin
 	e.differs(in, join(path, key), "the default of %s is %s: %s", e.version, text, now)
 }
 
+// deleteAnnotation removes an annotation of an object, and the mapping if no other is left.
+func deleteAnnotation(obj *yaml.Node, key string) {
+	meta := manifest.Get(obj, "metadata")
+	annotations := manifest.Get(meta, "annotations")
+	if manifest.Delete(annotations, key) != nil && len(annotations.Content) == 0 {
+		manifest.Delete(meta, "annotations")
+	}
+}
+
 // rename gives a key another name.
 func (e *edit) rename(in *yaml.Node, path, from, to string) {
 	if manifest.Rename(in, from, to) {

@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 
+	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -63,11 +64,18 @@ func nominalShares(e *edit) {
 	e.rename(manifest.Get(e.obj, "spec", "limited"), "spec.limited", "assuredConcurrencyShares", "nominalConcurrencyShares")
 }
 
-// zeroShares keeps what 0 means before v1: the default.
+// zeroShares keeps what 0 means before v1: the default or, with an annotation that v1 forbids, 0.
 func zeroShares(e *edit) {
 	limited := manifest.Get(e.obj, "spec", "limited")
 	const key = "nominalConcurrencyShares"
-	if manifest.Text(limited, key) == "0" && manifest.Text(e.obj, "metadata", "annotations", "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares") == "" {
+	const annotation = flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey
+	if at := manifest.Key(manifest.Get(e.obj, "metadata", "annotations"), annotation); at != nil { // its value does not matter
+		e.changed(at, join("metadata.annotations", annotation), "removed: v1 forbids it, and 0 is 0 there")
+		deleteAnnotation(e.obj, annotation)
+		e.keep(limited, "spec.limited", key, manifest.Int(0), "the annotation makes it so, and v1 has 30")
+		return
+	}
+	if manifest.Text(limited, key) == "0" {
 		if e.patch { // without it, the object's value would stay
 			e.changed(manifest.Key(limited, key), "spec.limited."+key, "0 is written as 30, the default, which it is in %s, and not in v1", e.version)
 			manifest.Set(limited, key, manifest.Int(30))

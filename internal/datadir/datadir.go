@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // RootDefault is the default data directory of root, the only user that can run
@@ -82,6 +83,13 @@ func (d Dir) ExplainFull(err error) error {
 	return err
 }
 
+// Open waits for up to readerWait, in readerWaits steps, for other processes that call InUse,
+// which holds the lock for a moment.
+const (
+	readerWait  = 100 * time.Millisecond
+	readerWaits = 10
+)
+
 // Open creates the directory if it does not exist, and locks it for this process
 // until the lock is closed or the process ends. Errors name the flag --data-dir.
 func (d Dir) Open() (lock *os.File, err error) {
@@ -92,7 +100,12 @@ func (d Dir) Open() (lock *os.File, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--data-dir: cannot write to %s: %w; choose another, or give this user access", d, err)
 	}
-	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	for range readerWaits {
+		if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+			break
+		}
+		time.Sleep(readerWait / readerWaits)
+	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		holder := readPID(lock)
 		lock.Close()

@@ -5,7 +5,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestADataDirectoryHasOneHolder(t *testing.T) {
@@ -30,6 +33,30 @@ func TestADataDirectoryHasOneHolder(t *testing.T) {
 		t.Fatalf("a later holder gets %v", err)
 	}
 	second.Close()
+}
+
+func TestAReaderOfTheLockDoesNotMakeOpenFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := Dir(t.TempDir())
+		lock, err := dir.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock.Close()
+		reader, err := os.Open(dir.lockFile())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Flock(int(reader.Fd()), syscall.LOCK_SH); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(readerWait/2, func() { reader.Close() })
+		lock, err = dir.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock.Close()
+	})
 }
 
 func TestADirectoryThatCannotBeUsedIsNamedWithItsFlag(t *testing.T) {

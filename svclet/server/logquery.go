@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 	"time"
@@ -32,11 +33,16 @@ func (q *logQuery) hasOptions() bool {
 	return q.since != nil || q.until != nil || q.tail != nil || q.boot != nil || q.pattern != ""
 }
 
-// maxTailLines bounds tailLines, maxServiceName the length of a service's name.
+// The bounds of a query, as those of the kubelet.
 const (
 	maxTailLines   = 100_000
-	maxServiceName = 100
+	maxServices    = 4
+	maxServiceName = 256 // the length
+	queryTimeout   = 30 * time.Second
 )
+
+// errQueryTimeout ends a query of services.
+var errQueryTimeout = fmt.Errorf("it took more than %s", queryTimeout)
 
 // parseLogQuery reads the parameters of a request; nil if it has none of a query.
 func parseLogQuery(values url.Values) (*logQuery, field.ErrorList) {
@@ -113,6 +119,12 @@ func (q *logQuery) validate(directory string) field.ErrorList {
 	if q.tail != nil && (*q.tail < 0 || *q.tail > maxTailLines) {
 		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *q.tail, fmt.Sprintf("must be between 0 and %d", maxTailLines)))
 	}
+	if _, err := syntax.Parse(q.pattern, syntax.Perl); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("pattern"), q.pattern, err.Error()))
+	}
+	if len(q.services) > maxServices {
+		errs = append(errs, field.TooMany(path, len(q.services), maxServices))
+	}
 	for _, name := range q.services {
 		switch {
 		case len(name) > maxServiceName:
@@ -159,26 +171,31 @@ func (s *Server) queriedLogs(files http.Handler) http.Handler {
 }
 
 // serviceLogs writes the logs of services: those in systemd's journal and, of services that
-// have none there, the files that are named after them.
+// have none there, the files that are named after them. It ends after queryTimeout.
 func (s *Server) serviceLogs(w http.ResponseWriter, r *http.Request, q *logQuery) {
+	ctx, cancel := context.WithTimeoutCause(r.Context(), queryTimeout, errQueryTimeout)
+	defer cancel()
 	w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
 	out := &flushing{w: w, to: http.NewResponseController(w)}
 	journal := *q
 	journal.services = nil
 	for _, name := range q.services {
-		if s.isInJournal(r.Context(), name) {
+		if s.isInJournal(ctx, name) {
 			journal.services = append(journal.services, name)
 			continue
 		}
-		if err := s.copyServiceFile(out, name, q); err != nil {
+		if err := s.copyServiceFile(ctx, out, name, q); err != nil {
 			fmt.Fprintf(out, "\nfailed to get logs for %s: %v\n", name, err)
 		}
 	}
 	if len(journal.services) == 0 {
 		return
 	}
-	if err := s.parts.Journal(r.Context(), journal.arguments(), out); err != nil && r.Context().Err() == nil {
-		klog.FromContext(r.Context()).Error(err, "Failed to read the journal", "units", journal.services)
+	if err := s.parts.Journal(ctx, journal.arguments(), out); err != nil && r.Context().Err() == nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		klog.FromContext(ctx).Error(err, "Failed to read the journal", "units", journal.services)
 		fmt.Fprintf(out, "\nfailed to read the journal: %v\n", err)
 	}
 }
@@ -226,7 +243,7 @@ func (q *logQuery) arguments() []string {
 // copyServiceFile writes the file with the log of a service: NAME, NAME.log or
 // NAME/NAME.log in the directory of logs. Of the options, it knows none: a log file has no
 // structure.
-func (s *Server) copyServiceFile(out io.Writer, name string, q *logQuery) error {
+func (s *Server) copyServiceFile(ctx context.Context, out io.Writer, name string, q *logQuery) error {
 	for _, path := range []string{name, name + ".log", name + "/" + name + ".log"} {
 		file, err := within(s.o.LogDirectory).Open(path)
 		if err != nil {
@@ -239,7 +256,10 @@ func (s *Server) copyServiceFile(out io.Writer, name string, q *logQuery) error 
 		if q.hasOptions() {
 			return errors.New("it logs to a file: options are for services that log to the journal")
 		}
-		_, err = io.Copy(out, file)
+		defer context.AfterFunc(ctx, func() { file.Close() })() // ends the copy
+		if _, err = io.Copy(out, file); ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return err
 	}
 	return fmt.Errorf("journal and %s have no logs of it", s.o.LogDirectory)

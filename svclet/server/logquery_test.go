@@ -24,7 +24,10 @@ func TestLogsOfServicesAreQueried(t *testing.T) {
 		write(t, filepath.Join(o.LogDirectory, "messages"), []byte("all\n"))
 		write(t, filepath.Join(o.LogDirectory, "agent.log"), []byte("of a file\n"))
 		// A journal with entries of sshd and of containerd.
-		p.Journal = func(_ context.Context, args []string, out io.Writer) error {
+		p.Journal = func(ctx context.Context, args []string, out io.Writer) error {
+			if deadline, has := ctx.Deadline(); !has || time.Until(deadline) > 30*time.Second {
+				t.Errorf("journalctl has the deadline %v, %v", deadline, has)
+			}
 			has := slices.Contains(args, "--unit=sshd") || slices.Contains(args, "--unit=containerd")
 			if slices.Contains(args, "--unit=broken") && !slices.Contains(args, "--quiet") {
 				return errors.New("exit status 1")
@@ -60,7 +63,11 @@ func TestLogsOfServicesAreQueried(t *testing.T) {
 		{"/logs/", "query=sshd&boot=1", "406 boot: Invalid value: 1: must be less than 1\n"},
 		{"/logs/", "query=sshd&sinceTime=yesterday", "400 sinceTime: Invalid value: \"yesterday\": invalid time format\n"},
 		{"/logs/", "query=--file%3Dx", "406 query: Invalid value: \"--file=x\": input contains unsupported characters\n"},
-		{"/logs/", "query=" + strings.Repeat("x", 101), "406 query: Invalid value: "},
+		{"/logs/", "query=" + strings.Repeat("x", 256), "200 "},
+		{"/logs/", "query=" + strings.Repeat("x", 257), "406 query: Invalid value: "},
+		{"/logs/", "query=agent&query=agent&query=agent&query=agent", "200 of a file\nof a file\nof a file\nof a file\n"},
+		{"/logs/", "query=a&query=b&query=c&query=d&query=e", "406 query: Too many: 5: must have at most 4 items\n"},
+		{"/logs/", "query=sshd&pattern=a(b", "406 pattern: Invalid value: \"a(b\": error parsing regexp: missing closing ): `a(b`\n"},
 	} {
 		values, err := url.ParseQuery(test.query)
 		if err != nil {

@@ -3,6 +3,7 @@
 package inputs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -43,12 +44,13 @@ type File struct {
 // Convert converts the files of the names, which may be files, directories or Stdin. In
 // directories it reads what ends with .yaml, .yml or .json, also through symbolic links,
 // and leaves out what is hidden. A link to a directory is not followed: it is not checked.
-func Convert(c *convert.Converter, names []string, stdin io.Reader) (*Result, error) {
+// It gives up reading stdin when ctx is done.
+func Convert(ctx context.Context, c *convert.Converter, names []string, stdin io.Reader) (*Result, error) {
 	result := &Result{}
 	seen := map[string]bool{}
 	for _, name := range names {
 		if name == Stdin {
-			text, err := io.ReadAll(stdin)
+			text, err := readAll(ctx, stdin)
 			if err != nil {
 				return nil, fmt.Errorf("standard input: %w", err)
 			}
@@ -79,6 +81,26 @@ func Convert(c *convert.Converter, names []string, stdin io.Reader) (*Result, er
 		}
 	}
 	return result, nil
+}
+
+// readAll reads r to its end or until ctx is done. A read of a pipe cannot be interrupted:
+// then it goes on in the background.
+func readAll(ctx context.Context, r io.Reader) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		text, err := io.ReadAll(r)
+		read <- result{text, err}
+	}()
+	select {
+	case r := <-read:
+		return r.text, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // realPath returns the one name that a file has besides those by symbolic links.

@@ -1,8 +1,10 @@
 package inputs
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -45,6 +47,16 @@ func files(t *testing.T, content map[string]string) string {
 	return dir
 }
 
+func TestConvertGivesUpReadingStdinWhenItsContextIsDone(t *testing.T) {
+	open, end := io.Pipe()
+	defer end.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Convert(ctx, converter(t), []string{Stdin}, open); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 func TestAWrittenFileKeepsItsOwnerAndMode(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may give files away")
@@ -53,7 +65,7 @@ func TestAWrittenFileKeepsItsOwnerAndMode(t *testing.T) {
 	if err := errors.Join(os.Chown(path, 1234, 4321), os.Chmod(path, 0o604|fs.ModeSetgid)); err != nil {
 		t.Fatal(err)
 	}
-	result, err := Convert(converter(t), []string{path}, nil)
+	result, err := Convert(t.Context(), converter(t), []string{path}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +92,7 @@ func TestADirectoryIsReadAndWritten(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "a.yaml"), link); err != nil {
 		t.Fatal(err)
 	}
-	result, err := Convert(converter(t), []string{dir}, nil)
+	result, err := Convert(t.Context(), converter(t), []string{dir}, nil)
 	if err != nil || len(result.Errors) > 0 {
 		t.Fatal(err, result.Errors)
 	}
@@ -123,7 +135,7 @@ func TestLinksOfADirectoryAreReadOrReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	result, err := Convert(converter(t), []string{dir}, nil)
+	result, err := Convert(t.Context(), converter(t), []string{dir}, nil)
 	if err != nil || len(result.Errors) > 0 {
 		t.Fatal(err, result.Errors)
 	}
@@ -160,7 +172,7 @@ func TestWriteKeepsALink(t *testing.T) {
 	if err := os.Symlink("a.yaml", link); err != nil {
 		t.Fatal(err)
 	}
-	result, err := Convert(converter(t), []string{link}, nil)
+	result, err := Convert(t.Context(), converter(t), []string{link}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,18 +194,18 @@ func TestANamedFileHasToBeAManifest(t *testing.T) {
 		"bad.yaml":    "bad.yaml:2: invalid YAML",
 		"t.yaml":      "is a template: render it first",
 	} {
-		result, err := Convert(converter(t), []string{filepath.Join(dir, name)}, nil)
+		result, err := Convert(t.Context(), converter(t), []string{filepath.Join(dir, name)}, nil)
 		if err != nil || len(result.Errors) != 1 || !strings.Contains(result.Errors[0].Error(), want) {
 			t.Errorf("%s: %v %v", name, err, result.Errors)
 		}
 	}
-	if _, err := Convert(converter(t), []string{filepath.Join(dir, "gone")}, nil); err == nil {
+	if _, err := Convert(t.Context(), converter(t), []string{filepath.Join(dir, "gone")}, nil); err == nil {
 		t.Error("a file that is not there is no error")
 	}
 }
 
 func TestTheStandardInput(t *testing.T) {
-	result, err := Convert(converter(t), []string{Stdin}, strings.NewReader("---\n"+old+"---\n"))
+	result, err := Convert(t.Context(), converter(t), []string{Stdin}, strings.NewReader("---\n"+old+"---\n"))
 	if err != nil || len(result.Errors) > 0 || result.Files[0].After != "---\n"+new+"---\n" || result.Outcomes[0].File != "<stdin>" {
 		t.Errorf("%v %+v", err, result)
 	}
@@ -208,7 +220,7 @@ func TestPatchesOfKustomizationsAreNotCompleted(t *testing.T) {
 		"whole.yaml":          patch,
 		"b/kustomization.yml": "patches: 1\n",
 	})
-	result, err := Convert(converter(t), []string{dir}, nil)
+	result, err := Convert(t.Context(), converter(t), []string{dir}, nil)
 	if err != nil || len(result.Errors) > 0 {
 		t.Fatal(err, result.Errors)
 	}
@@ -279,7 +291,7 @@ vars:
 		"group: networking.k8s.io, version: v1beta1", "group: networking.k8s.io, version: v1",
 		"group: policy, version: v1beta1", "group: policy, version: v1", "apiVersion: batch/v1beta1", "apiVersion: batch/v1").Replace(before)
 	dir := files(t, map[string]string{"kustomization.yaml": before, "operations.yaml": "- op: remove\n  path: /spec/backend\n"})
-	result, err := Convert(converter(t), []string{dir}, nil)
+	result, err := Convert(t.Context(), converter(t), []string{dir}, nil)
 	if err != nil || len(result.Errors) > 0 {
 		t.Fatal(err, result.Errors)
 	}
@@ -314,7 +326,7 @@ patches:
 	after := strings.NewReplacer("batch/v1beta1", "batch/v1", "extensions/v1beta1", "networking.k8s.io/v1",
 		`"backend": {"serviceName": "a", "servicePort": 80}`, `"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}`).Replace(before)
 	dir := files(t, map[string]string{"kustomization.yaml": before, "{file}: [.yaml": new})
-	result, err := Convert(converter(t), []string{filepath.Join(dir, "kustomization.yaml")}, nil)
+	result, err := Convert(t.Context(), converter(t), []string{filepath.Join(dir, "kustomization.yaml")}, nil)
 	if err != nil || len(result.Errors) > 0 || len(result.Files) != 1 {
 		t.Fatal(err, result)
 	}
@@ -338,7 +350,7 @@ func TestAFileIsReadOnce(t *testing.T) {
 	if err := os.Symlink("a.yaml", filepath.Join(dir, "link.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	result, err := Convert(converter(t), []string{filepath.Join(dir, "a.yaml"), dir, filepath.Join(dir, "sub", "..", "sub"), filepath.Join(dir, "link.yaml")}, nil)
+	result, err := Convert(t.Context(), converter(t), []string{filepath.Join(dir, "a.yaml"), dir, filepath.Join(dir, "sub", "..", "sub"), filepath.Join(dir, "link.yaml")}, nil)
 	if err != nil || len(result.Errors) > 0 || len(result.Files) != 2 || len(result.Outcomes) != 2 {
 		t.Errorf("%v %v, %+v", err, result.Errors, result.Files)
 	}
@@ -349,19 +361,19 @@ func TestAFileThatCannotBeReadHidesNoOther(t *testing.T) {
 	if err := os.Symlink("loop.yaml", filepath.Join(dir, "loop.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	result, err := Convert(converter(t), []string{dir}, nil)
+	result, err := Convert(t.Context(), converter(t), []string{dir}, nil)
 	if err != nil || len(result.Files) != 1 || result.Outcomes[0].NotChecked != "symbolic link that refers to itself" {
 		t.Errorf("%v %+v", err, result)
 	}
 	want := filepath.Join(dir, "gone.yaml") + ": no such file or directory"
-	if _, err := Convert(converter(t), []string{filepath.Join(dir, "gone.yaml")}, nil); err == nil || err.Error() != want {
+	if _, err := Convert(t.Context(), converter(t), []string{filepath.Join(dir, "gone.yaml")}, nil); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
 
 func TestAFileThatCannotBeWrittenStaysAsItIs(t *testing.T) {
 	dir := files(t, map[string]string{"a.yaml": old, "gone/b.yaml": old, "c.yaml": old})
-	result, err := Convert(converter(t), []string{dir}, nil)
+	result, err := Convert(t.Context(), converter(t), []string{dir}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
