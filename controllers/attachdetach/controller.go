@@ -73,7 +73,7 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		return err
 	}
 	r := &reconciler{
-		client: env.Client, recorder: env.Recorder("attachdetach-controller"), now: env.Clock.Now, noForce: o.noForce,
+		client: env.Client, live: env.Live, recorder: env.Recorder("attachdetach-controller"), now: env.Clock.Now, noForce: o.noForce,
 		unused: newUnused(), exclusives: &exclusives{},
 	}
 	w := watches{env.Manager.GetCache()}

@@ -25,6 +25,7 @@ import (
 // nodes. A request is the name of a node.
 type reconciler struct {
 	client   client.Client
+	live     client.Reader
 	recorder record.EventRecorder
 	now      func() time.Time
 	noForce  bool
@@ -56,12 +57,40 @@ func (r *reconciler) Reconcile(ctx context.Context, name string) (reconcile.Resu
 			errs = append(errs, fmt.Errorf("attach volume %s to node %s: %w", c.volume.Name, name, err))
 		}
 	}
-	for _, a := range p.delete {
+	confirmed, err := r.confirmed(ctx, s, p)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, a := range confirmed {
 		if err := r.client.Delete(ctx, a, client.Preconditions{UID: &a.UID}); client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("detach volume %s from node %s: %w", *a.Spec.Source.PersistentVolumeName, name, err))
 		}
 	}
 	return reconcile.Result{RequeueAfter: p.after}, errors.Join(errs...)
+}
+
+// confirmed returns the attachments of a plan that are deleted by the node's state at the API
+// server, too. The cache may be behind: an agent that mounts a volume reports that it uses it,
+// and then reads whether the volume is attached; so the node is read after the volume was
+// withdrawn from its status. The event of what the cache lacks causes the next sync.
+func (r *reconciler) confirmed(ctx context.Context, s state, p plan) ([]*storagev1.VolumeAttachment, error) {
+	if len(p.delete) == 0 {
+		return nil, nil
+	}
+	node := &corev1.Node{}
+	err := r.live.Get(ctx, client.ObjectKey{Name: s.name}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.node = nil
+	case err != nil:
+		return nil, fmt.Errorf("read node %s, whose volumes are detached: %w", s.name, err)
+	case !managed(node) || !apiequality.Semantic.DeepEqual(node.Status.VolumesAttached, status(node, p.attached)):
+		return nil, nil // another client has changed it
+	default:
+		s.node = node
+	}
+	now := decide(s).delete
+	return slices.DeleteFunc(slices.Clone(p.delete), func(a *storagev1.VolumeAttachment) bool { return !slices.Contains(now, a) }), nil
 }
 
 // state reads what a plan is made from; false if the controller does not attach volumes

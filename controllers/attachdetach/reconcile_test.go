@@ -86,7 +86,7 @@ func newCluster(t *testing.T, failing int) *cluster {
 
 // restart replaces the controller by one without its memory.
 func (c *cluster) restart() {
-	c.reconciler = &reconciler{client: c.Client, recorder: record.NewFakeRecorder(100), now: func() time.Time { return c.now }, unused: newUnused(), exclusives: &exclusives{}}
+	c.reconciler = &reconciler{client: c.Client, live: c.Client, recorder: record.NewFakeRecorder(100), now: func() time.Time { return c.now }, unused: newUnused(), exclusives: &exclusives{}}
 }
 
 // sync syncs the node; after a failure again, by a controller that was restarted.
@@ -197,5 +197,68 @@ func TestTheAnnotationOfANodeCountsWhateverItsValue(t *testing.T) {
 		if got := len(c.attachments(t)); got != step.want {
 			t.Errorf("annotations %v: %d attachments, want %d", step.annotations, got, step.want)
 		}
+	}
+}
+
+// behind is a cache that has an earlier state of the node.
+type behind struct {
+	client.Client
+	node *corev1.Node
+}
+
+func (b behind) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if node, ok := obj.(*corev1.Node); ok {
+		b.node.DeepCopyInto(node)
+		return nil
+	}
+	return b.Client.Get(ctx, key, obj, opts...)
+}
+
+func TestAVolumeIsDetachedOnlyIfTheNodesStateAtTheAPIServerAllowsIt(t *testing.T) {
+	inUse := func(n *corev1.Node) { n.Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/csi/d^pv"} }
+	for _, test := range []struct {
+		name   string
+		cached func(*corev1.Node) // changes the cache's state
+		change func(*corev1.Node) // changes the API server's state, deletes the node if nil
+		want   int                // attachments
+	}{
+		{"the cache has it", func(*corev1.Node) {}, func(*corev1.Node) {}, 0},
+		{"the node uses the volume", func(*corev1.Node) {}, inUse, 1},
+		{"another controller has reported the volume", func(n *corev1.Node) { n.Status.VolumesAttached = nil }, func(*corev1.Node) {}, 1},
+		{"the node is not out of service any more", func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+		}, inUse, 1},
+		{"the node was deleted, and may still use the volume", func(*corev1.Node) {}, nil, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCluster(t, 0)
+			c.attach(t)
+			if err := c.Client.Delete(t.Context(), c.pod); err != nil {
+				t.Fatal(err)
+			}
+			node := c.node(t)
+			cached := node.DeepCopy()
+			test.cached(cached)
+			var err error
+			if test.change == nil {
+				err = c.Client.Delete(t.Context(), node)
+			} else {
+				test.change(node)
+				err = c.Status().Update(t.Context(), node)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.client = behind{c.Client, cached}
+			c.sync(t)
+			if got := len(c.attachments(t)); got != test.want {
+				t.Fatalf("%d attachments, want %d", got, test.want)
+			}
+			c.client = c.Client
+			c.sync(t)
+			if node := c.node(t); node != nil && len(node.Status.VolumesInUse) != len(node.Status.VolumesAttached) {
+				t.Errorf("the node uses %v, and has %v", node.Status.VolumesInUse, node.Status.VolumesAttached)
+			}
+		})
 	}
 }

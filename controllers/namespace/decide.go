@@ -57,12 +57,13 @@ type decision struct {
 }
 
 // decide decides what follows an attempt that began at began and left the given
-// content, in a namespace that was deleted at deleted.
-func decide(deleted time.Time, left remaining, began, now time.Time, grace time.Duration) decision {
+// content, in a namespace that was deleted at deleted, by the clock of an API server, and
+// observed to be deleted at since. The clocks need not agree: the grace period counts from since.
+func decide(deleted, since time.Time, left remaining, began, now time.Time, grace time.Duration) decision {
 	if !left.none() {
 		return decision{report: true, requeueAfter: left.requeueAfter(deleted, now)}
 	}
-	if end := deleted.Add(grace); began.Before(end) {
+	if end := since.Add(grace); began.Before(end) {
 		return decision{requeueAfter: max(end.Sub(now), time.Millisecond)}
 	}
 	return decision{finalize: true}

@@ -192,7 +192,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			began := now.Add(tc.began)
-			if got := decide(now, tc.left, began, began.Add(tc.took), 5*time.Second); got != tc.want {
+			if got := decide(now, now, tc.left, began, began.Add(tc.took), 5*time.Second); got != tc.want {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
 		})

@@ -16,16 +16,25 @@ import (
 // finalizers and the conditions NamespaceDeletion*, NamespaceContentRemaining
 // and NamespaceFinalizersRemaining.
 type reconciler struct {
-	client  client.Client
-	live    client.Reader
-	content content
-	grace   time.Duration
-	now     func() time.Time
+	client   client.Client
+	live     client.Reader
+	content  content
+	grace    time.Duration
+	now      func() time.Time
+	observed observed
 }
 
 // Reconcile deletes the content of a terminating namespace, and finalizes the
 // namespace when it is empty.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	result, err := r.sync(ctx, req)
+	if err == nil && result.RequeueAfter == 0 {
+		r.observed.forget(req.Name)
+	}
+	return result, err
+}
+
+func (r *reconciler) sync(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ns := &corev1.Namespace{}
 	if err := r.client.Get(ctx, req.NamespacedName, ns); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -34,6 +43,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	began := r.now()
+	since := r.observed.at(ns, began)
 	found, err := r.content.discovery.Since(ctx, began)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -51,7 +61,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := ctx.Err(); err != nil {
 		return reconcile.Result{}, err
 	}
-	next := decide(ns.DeletionTimestamp.Time, left, began, r.now(), r.grace)
+	next := decide(ns.DeletionTimestamp.Time, since, left, began, r.now(), r.grace)
 	if next.finalize {
 		return reconcile.Result{}, r.finalize(ctx, ns)
 	}

@@ -47,7 +47,7 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		return err
 	}
 	r := &reconciler{
-		client: env.Client, recorder: env.Recorder("node-controller"), now: env.Clock.Now, metrics: newMetrics(),
+		client: env.Client, live: env.Live, recorder: env.Recorder("node-controller"), now: env.Clock.Now, metrics: newMetrics(),
 		fleet: fleet.New(o.config(), env.Clock.Now()),
 	}
 	trigger := &controller.Trigger[reconcile.Request]{}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ import (
 // system and architecture. It makes the pods of unreachable nodes not ready.
 type reconciler struct {
 	client   client.Client
+	live     client.Reader
 	recorder record.EventRecorder
 	now      func() time.Time
 	metrics  *nodeMetrics
@@ -55,7 +57,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.recorder.Eventf(node, corev1.EventTypeNormal, "RegisteredNode", "Node %s event: Registered Node %s in Controller", node.Name, node.Name)
 	}
 	if v.Unreachable {
-		if err := r.setUnreachable(ctx, node); err != nil {
+		renewed, err := r.renewed(ctx, node.Name)
+		if err == nil && !renewed {
+			err = r.setUnreachable(ctx, node)
+		}
+		if err != nil {
 			return reconcile.Result{}, err
 		}
 		v = r.decide(node)
@@ -97,6 +103,26 @@ func (r *reconciler) forget(name string) {
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}
 	r.recorder.Eventf(node, corev1.EventTypeNormal, "RemovingNode", "Node %s event: Removing Node %s from Controller", name, name)
+}
+
+// renewed reports whether the API server has a renewal of the node's lease that the cache
+// lacks, and records it as a heartbeat. A watch of leases that stalls does not make nodes
+// unreachable.
+func (r *reconciler) renewed(ctx context.Context, name string) (bool, error) {
+	key := client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: name}
+	lease, cached := &coordinationv1.Lease{}, &coordinationv1.Lease{}
+	if err := r.live.Get(ctx, key, lease); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if err := r.client.Get(ctx, key, cached, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		return false, err
+	}
+	if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Equal(cached.Spec.RenewTime) {
+		return false, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fleet.Renewed(name, lease.Spec.RenewTime.Time, r.now()), nil
 }
 
 // setUnreachable sets the conditions that the node posts to Unknown.

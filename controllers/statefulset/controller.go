@@ -74,7 +74,7 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		client: env.Client, recorder: env.Recorder("statefulset-controller"), kind: kind, podKind: podKind, now: env.Clock.Now,
 		pods:    owned.Pods{Client: env.Client, Live: env.Live},
 		history: history.History{Client: env.Client, Live: env.Live, Kind: kind},
-		backoff: newBackoff(env.Clock),
+		backoff: newBackoff(env.Clock), discovery: env.Discovery,
 	}
 	w := watches{env.Manager.GetCache()}
 	return controller.Run(env, controller.Options{Name: "statefulset", Workers: o.concurrent}, r,

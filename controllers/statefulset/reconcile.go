@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"svc.dev/svc/controllers/discovery"
 	"svc.dev/svc/controllers/history"
 	"svc.dev/svc/controllers/owned"
 	"svc.dev/svc/controllers/pods"
@@ -34,6 +35,7 @@ type reconciler struct {
 	history       history.History
 	backoff       *backoff
 	now           func() time.Time
+	discovery     *discovery.Discovery
 }
 
 // conflictDelay is the time until a sync whose status met a newer state is repeated.
@@ -89,6 +91,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // revision of the set's template.
 func (r *reconciler) state(ctx context.Context, set *appsv1.StatefulSet, s labels.Selector) (decide.State, history.Revisions, error) {
 	state := decide.State{Set: set, Kind: r.kind, PodKind: r.podKind, Now: r.now()}
+	var err error
+	if state.Release, err = r.discovery.Release(ctx); err != nil {
+		return state, history.Revisions{}, err
+	}
 	found, err := r.pods.List(ctx, set, s, func(pod *corev1.Pod) bool {
 		_, ok := decide.Ordinal(set, pod.Name)
 		return ok

@@ -86,6 +86,7 @@ func (p *Plan) due(in Input) (name string, at time.Time) {
 		p.event(corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, "+
 			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", c.Spec.Schedule)
 	}
+	s = s.from(lastStart(c))
 	next := s.after(in.Now)
 	if next.IsZero() {
 		p.event(corev1.EventTypeWarning, "InvalidSchedule", "invalid schedule: %s : no time within five years matches it", c.Spec.Schedule)
@@ -110,10 +111,7 @@ func (p *Plan) due(in Input) (name string, at time.Time) {
 // does not run at noon.
 func since(in Input) time.Time {
 	c := in.CronJob
-	t := c.CreationTimestamp.Time
-	if c.Status.LastScheduleTime != nil {
-		t = c.Status.LastScheduleTime.Time
-	}
+	t := lastStart(c)
 	if s := c.Spec.StartingDeadlineSeconds; s != nil {
 		if deadline := in.Now.Add(-time.Duration(*s) * time.Second); deadline.After(t) {
 			t = deadline
@@ -123,6 +121,14 @@ func since(in Input) time.Time {
 		t = in.Changed
 	}
 	return t
+}
+
+// lastStart returns the last start time of a cron job, or its creation.
+func lastStart(c *batchv1.CronJob) time.Time {
+	if last := c.Status.LastScheduleTime; last != nil {
+		return last.Time
+	}
+	return c.CreationTimestamp.Time
 }
 
 // StartedByOtherSchedule reports whether the last start of a cron job was not one of its

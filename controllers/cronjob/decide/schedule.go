@@ -17,6 +17,27 @@ type schedule struct {
 	zone *time.Location
 }
 
+// period is a schedule with a constant delay: a start time is that delay, or a multiple of it,
+// after from.
+type period struct {
+	delay time.Duration
+	from  time.Time
+}
+
+// Next returns the first start time after t.
+func (p period) Next(t time.Time) time.Time {
+	return p.from.Add(max(t.Sub(p.from)/p.delay+1, 1) * p.delay)
+}
+
+// from returns the schedule of a cron job whose last start, or creation, was at t. A constant
+// delay counts from there.
+func (s schedule) from(t time.Time) schedule {
+	if every, ok := s.Schedule.(cron.ConstantDelaySchedule); ok {
+		s.Schedule = period{every.Delay, t.In(s.zone)}
+	}
+	return s
+}
+
 // after returns the first start time after t. It is zero if there is none within five
 // years.
 func (s schedule) after(t time.Time) time.Time { return s.Next(t.In(s.zone)) }
@@ -35,10 +56,9 @@ func (s schedule) latest(since, now time.Time) (at time.Time, many bool) {
 	if first.IsZero() || first.After(now) {
 		return time.Time{}, false
 	}
-	if every, ok := s.Schedule.(cron.ConstantDelaySchedule); ok {
-		// Its times depend on where it began, and may be a second apart.
-		missed := now.Sub(first) / every.Delay
-		return first.Add(missed * every.Delay), missed >= tooManyMissed
+	if every, ok := s.Schedule.(period); ok { // its times may be a second apart
+		missed := now.Sub(first) / every.delay
+		return first.Add(missed * every.delay), missed >= tooManyMissed
 	}
 	for t, count := first, 1; !t.IsZero() && !t.After(now); t, count = s.after(t), count+1 {
 		if at = t; count > tooManyMissed {

@@ -110,10 +110,15 @@ func (p *plan) sort() (lost []*corev1.Pod) {
 	return lost
 }
 
-// manage creates the pod that a node lacks, and deletes those that it should not have.
+// manage creates the pod that a node lacks, and deletes those that it should not have. While
+// surging, a node whose pods are all being deleted lacks one already.
 func (p *plan) manage(at *place) {
+	lacks := len(at.pods) == 0
+	if p.surge > 0 {
+		lacks = !slices.ContainsFunc(at.pods, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
+	}
 	switch {
-	case at.run && len(at.pods) == 0:
+	case at.run && lacks:
 		p.Create = append(p.Create, onNode(p.template, at.name))
 	case at.stay:
 		p.deleteExcess(p.deleteTerminated(at.pods))

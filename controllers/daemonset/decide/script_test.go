@@ -24,6 +24,7 @@ import (
 //	sync                       makes a plan, prints it and does it
 //	bind, ready, fail pod ...  lets pods be bound, be ready, or fail; without names, all
 //	succeed, unready pod ...   lets pods succeed, or be not ready
+//	delete pod ...             lets a client delete pods
 //	gone [pod ...]             lets pods that are being deleted end; without names, all
 //	pod name node hash         adds a pod
 //	wait duration              lets time pass
@@ -160,6 +161,9 @@ func (m *model) start(pod *corev1.Pod, how string) {
 	pod.Spec.NodeName = NodeOf(pod)
 	switch how {
 	case "bind":
+		return
+	case "delete":
+		pod.DeletionTimestamp = ptr.To(metav1.NewTime(m.now))
 		return
 	case "fail":
 		pod.Status.Phase = corev1.PodFailed

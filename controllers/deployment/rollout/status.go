@@ -247,7 +247,10 @@ func (p Plan) StatusWait(d *appsv1.Deployment, now time.Time) time.Duration {
 	if before == nil || before.Reason != ReplicaSetUpdated || !slices.EqualFunc(d.Status.Conditions, p.Status.Conditions, sameCause) {
 		return 0
 	}
-	return max(before.LastUpdateTime.Add(oldest).Sub(now), 0)
+	if wait := before.LastUpdateTime.Add(oldest).Sub(now); wait <= oldest {
+		return max(wait, 0)
+	}
+	return 0 // the clock that wrote it was ahead
 }
 
 func sameCause(a, b appsv1.DeploymentCondition) bool {

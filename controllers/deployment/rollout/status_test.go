@@ -33,6 +33,8 @@ func TestAStatusWaitsOnlyDuringARolloutAndIfCountsAreAllThatIsNew(t *testing.T) 
 		}, 0},
 		"progress was reported three seconds ago":    {func(d *appsv1.Deployment, _ *Plan) { d.Status.Conditions = progress(ReplicaSetUpdated, 3*time.Second) }, 0},
 		"progress was reported long ago":             {func(d *appsv1.Deployment, _ *Plan) { d.Status.Conditions = progress(ReplicaSetUpdated, time.Hour) }, 0},
+		"progress was reported a moment ago":         {func(d *appsv1.Deployment, _ *Plan) { d.Status.Conditions = progress(ReplicaSetUpdated, 0) }, 3 * time.Second},
+		"progress was reported by a clock ahead":     {func(d *appsv1.Deployment, _ *Plan) { d.Status.Conditions = progress(ReplicaSetUpdated, -time.Hour) }, 0},
 		"no progress is reported without a deadline": {func(d *appsv1.Deployment, p *Plan) { d.Status.Conditions, p.Status.Conditions = nil, nil }, 0},
 	} {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{Revision: "1"}}}

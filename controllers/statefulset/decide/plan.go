@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"svc.dev/svc/controllers/pods"
+	"svc.dev/svc/internal/releases"
 )
 
 // State is what a plan is made from.
@@ -36,6 +37,8 @@ type State struct {
 	Current, Update Revision
 	Collisions      *int32
 	Now             time.Time
+	// Release is that of the API server, whose rules the plan follows.
+	Release releases.Release
 	// Kind is the kind of the set, and PodKind that of its pods.
 	Kind, PodKind schema.GroupVersionKind
 }
@@ -269,22 +272,27 @@ func (d *decision) firstUnhealthy() *corev1.Pod {
 
 // roll deletes pods that are not in the update revision: one after another from
 // the highest ordinal, each when those above it are healthy; or as many as may be
-// unavailable.
+// unavailable. With that limit, those of a set with the policy Parallel that are not
+// available are deleted in any case from release 1.37 on: they count as unavailable already.
 func (d *decision) roll() {
 	strategy := d.Set.Spec.UpdateStrategy
 	if strategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return
 	}
-	budget := d.budget()
-	for ordinal := len(d.replicas) - 1; ordinal >= d.partition() && budget > 0; ordinal-- {
+	budget, limited := d.budget(), d.mayBeUnavailable() != nil
+	replacesBroken := limited && !d.monotonic && d.Release >= 37
+	for ordinal := len(d.replicas) - 1; ordinal >= d.partition() && (budget > 0 || replacesBroken); ordinal-- {
 		pod := d.replicas[ordinal]
+		old := pod != nil && pod.Labels[revisionLabel] != d.Update.Name && pod.DeletionTimestamp == nil
 		switch {
-		case pod != nil && pod.Labels[revisionLabel] != d.Update.Name && pod.DeletionTimestamp == nil:
+		case old && (budget > 0 || !d.available(pod)):
 			if !pods.IsTerminal(pod) { // otherwise it is deleted already
 				d.Actions = append(d.Actions, Action{Verb: Delete, Pod: pod})
 			}
-			budget--
-		case d.mayBeUnavailable() == nil && (pod == nil || !d.healthy(pod)):
+			if !replacesBroken || d.available(pod) {
+				budget--
+			}
+		case !limited && (pod == nil || !d.healthy(pod)):
 			return
 		}
 	}

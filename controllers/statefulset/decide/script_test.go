@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/internal/golden"
+	"svc.dev/svc/internal/releases"
 )
 
 // TestScripts plays the scripts of testdata. The commands:
@@ -48,6 +49,8 @@ type model struct {
 	delays map[types.UID]time.Duration
 	now    time.Time
 	uid    int
+	// release is that of the API server.
+	release releases.Release
 }
 
 func newModel(t *testing.T) *model {
@@ -153,6 +156,8 @@ func (m *model) edit(key, value string) {
 		spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 			WhenDeleted: appsv1.PersistentVolumeClaimRetentionPolicyType(deleted), WhenScaled: appsv1.PersistentVolumeClaimRetentionPolicyType(scaled),
 		}
+	case "release": // of the API server
+		m.release = releases.Release(number())
 	case "deleted":
 		m.set.DeletionTimestamp = ptr.To(metav1.NewTime(m.now))
 	default:
@@ -186,7 +191,7 @@ func (m *model) start(pod *corev1.Pod, how string) {
 // sync makes and does a plan, and returns its text and whether it does nothing.
 func (m *model) sync() (text string, idle bool) {
 	s := State{
-		Set: m.set, Pods: m.pods, Delays: m.delays, Claims: m.claims, Now: m.now, Kind: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), PodKind: corev1.SchemeGroupVersion.WithKind("Pod"),
+		Set: m.set, Pods: m.pods, Delays: m.delays, Claims: m.claims, Now: m.now, Release: m.release, Kind: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), PodKind: corev1.SchemeGroupVersion.WithKind("Pod"),
 		Update: Revision{Name: m.set.Spec.Template.Spec.Hostname, Template: &m.set.Spec.Template},
 	}
 	s.Current = s.Update

@@ -46,7 +46,8 @@ func (d *decision) count(s *appsv1.StatefulSetStatus, pod *corev1.Pod, sign int3
 }
 
 // predict writes the status after the actions. A rollout is complete when there is
-// nothing to do, and all pods are ready in the update revision.
+// nothing to do, and all pods are ready in the update revision. With the strategy OnDelete
+// that counts from release 1.37 on.
 func (d *decision) predict() {
 	d.Status = *d.Observed.DeepCopy()
 	s := &d.Status
@@ -59,7 +60,7 @@ func (d *decision) predict() {
 			d.count(s, action.Pod, -1)
 		}
 	}
-	if len(d.Actions) == 0 && d.Set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType &&
+	if len(d.Actions) == 0 && (d.Release >= 37 || d.Set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType) &&
 		s.Replicas == ptr.Deref(d.Set.Spec.Replicas, 1) && s.UpdatedReplicas == s.Replicas && s.ReadyReplicas == s.Replicas {
 		s.CurrentRevision, s.CurrentReplicas = s.UpdateRevision, s.UpdatedReplicas
 	}
