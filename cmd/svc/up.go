@@ -247,7 +247,7 @@ func (u *up) setDefaults(cmd *cobra.Command, embeddedEtcd bool) error {
 		u.leaveToCloud(cmd.Flags().Changed("controllers"))
 	}
 	if embeddedEtcd && !cmd.Flags().Changed(namespace.GraceFlag) {
-		return u.controllers.Set(namespace.GraceFlag, "1s")
+		return u.controllers.Set(namespace.GraceFlag, "500ms")
 	}
 	return nil
 }

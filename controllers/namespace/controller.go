@@ -39,7 +39,7 @@ func New() controller.Controller {
 		},
 		Flags: func(fs *pflag.FlagSet) {
 			fs.IntVar(&o.concurrent, concurrentFlag, o.concurrent, "How many namespaces are synced at the same time.")
-			fs.DurationVar(&o.grace, GraceFlag, o.grace, "The minimum time between the deletion of a namespace and its finalization, for requests in flight at other API servers. \"svc up\" with an embedded etcd, which no other API server uses, sets 1s.")
+			fs.DurationVar(&o.grace, GraceFlag, o.grace, "The minimum time between the deletion of a namespace and its finalization, for requests in flight at other API servers. \"svc up\" with an embedded etcd, which no other API server uses, sets 500ms.")
 		},
 		Validate: o.validate,
 		Setup:    o.setup,
