@@ -76,6 +76,9 @@ func contests() []contest {
 		{"nodes", apiServers, []measure{
 			{"nodes", measureCrowd},
 		}},
+		{"multitude", apiServers, []measure{
+			{"multitude", measureMultitude},
+		}},
 		{"cluster", wholeClusters, []measure{
 			{"fleet", measureFleet},
 			{"cluster", measureScheduledCrowd},

@@ -21,6 +21,8 @@ const (
 	crowdNamespaces = 20
 	// crowdClients is the number of connections that the users' requests share.
 	crowdClients = 8
+	// perCrowdPod is how long the creation of a pod, and the writes of its status, may take.
+	perCrowdPod = 10 * time.Millisecond
 	// responsive is the goal for the 99th percentile of requests and events, in
 	// milliseconds.
 	responsive = 1_000
@@ -29,35 +31,49 @@ const (
 // measureCrowd measures how fast the API answers users while many simulated nodes
 // send the requests of kubelets, and pods are created and deleted.
 func measureCrowd(ctx context.Context, t *trial) error {
-	return t.crowd(ctx, crowdRows, func(i int) string { return fmt.Sprintf("crowd-%04d", i%t.sizes.CrowdNodes) })
+	return t.assignedCrowd(ctx, crowdRows, t.sizes.CrowdNodes, t.sizes.CrowdPods)
+}
+
+// measureMultitude measures the same, with more nodes and many more pods.
+func measureMultitude(ctx context.Context, t *trial) error {
+	return t.assignedCrowd(ctx, multitudeRows, t.sizes.MultitudeNodes, t.sizes.MultitudePods)
 }
 
 // measureScheduledCrowd measures the same with all controllers, so the scheduler
 // assigns the pods to nodes.
 func measureScheduledCrowd(ctx context.Context, t *trial) error {
-	return t.crowd(ctx, clusterRows, func(int) string { return "" })
+	return t.crowd(ctx, &aCrowd{trial: t, rows: clusterRows, nodes: t.sizes.CrowdNodes, size: t.sizes.CrowdPods, node: func(int) string { return "" }})
 }
 
-// The prefixes of the row names of the two measures.
+// The prefixes of the row names of the three measures.
 const (
-	crowdRows   = "many nodes"
-	clusterRows = "cluster"
+	crowdRows     = "many nodes"
+	multitudeRows = "many nodes and pods"
+	clusterRows   = "cluster"
 )
 
 // aCrowd is the nodes, pods and users that keep a server busy.
 type aCrowd struct {
 	*trial
+	rows        string             // the prefix of their names
+	nodes, size int                // of nodes, and of pods
+	node        func(i int) string // name of the i-th pod's node, or ""
+
 	clients  []*client // of the users
 	pods     kind
-	node     func(i int) string // name of the i-th pod's node, or ""
 	machines []*simulate.Alone
 
 	mu       sync.Mutex
 	renewals []time.Duration
 }
 
-func (t *trial) crowd(ctx context.Context, rows string, node func(i int) string) error {
-	c := &aCrowd{trial: t, pods: podKind(), node: node}
+// assignedCrowd measures a crowd whose pods are created with the names of their nodes.
+func (t *trial) assignedCrowd(ctx context.Context, rows string, nodes, pods int) error {
+	return t.crowd(ctx, &aCrowd{trial: t, rows: rows, nodes: nodes, size: pods, node: func(i int) string { return machineName(i % nodes) }})
+}
+
+func (t *trial) crowd(ctx context.Context, c *aCrowd) error {
+	c.pods = podKind()
 	admins, err := t.clients(ctx, 64)
 	if err != nil {
 		return err
@@ -73,11 +89,11 @@ func (t *trial) crowd(ctx context.Context, rows string, node func(i int) string)
 	began := time.Now()
 	err = c.startMachines(ctx)
 	if err == nil {
-		t.record(lower(rows, "nodes there", "s"), time.Since(began).Seconds())
-		err = c.fill(ctx, rows, admins)
+		t.record(lower(c.rows, "nodes there", "s"), time.Since(began).Seconds())
+		err = c.fill(ctx, admins)
 	}
 	if err == nil {
-		err = c.live(ctx, rows)
+		err = c.live(ctx)
 	}
 	return errors.Join(err, c.stopMachines())
 }
@@ -105,10 +121,10 @@ func (c *aCrowd) startMachines(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.machines = make([]*simulate.Alone, c.sizes.CrowdNodes)
+	c.machines = make([]*simulate.Alone, c.nodes)
 	_, err = c.load(ctx, make([]*client, 16), len(c.machines), func(ctx context.Context, _ *client, i int) error {
 		var err error
-		c.machines[i], err = simulate.StartAlone(ctx, config, fmt.Sprintf("crowd-%04d", i), withImages, c.renewed)
+		c.machines[i], err = simulate.StartAlone(ctx, config, machineName(i), withImages, c.renewed)
 		return err
 	})
 	return err
@@ -153,11 +169,11 @@ func (c *aCrowd) stopMachines() error {
 }
 
 // fill creates the pods and waits until all run.
-func (c *aCrowd) fill(ctx context.Context, rows string, admins []*client) error {
-	ctx, cancel := context.WithTimeout(ctx, workTimeout)
+func (c *aCrowd) fill(ctx context.Context, admins []*client) error {
+	ctx, cancel := context.WithTimeout(ctx, workTimeout+time.Duration(c.size)*perCrowdPod)
 	defer cancel()
 	began := time.Now()
-	if _, err := c.load(ctx, admins, c.sizes.CrowdPods, func(ctx context.Context, admin *client, i int) error {
+	if _, err := c.load(ctx, admins, c.size, func(ctx context.Context, admin *client, i int) error {
 		return admin.do(ctx, c.create(i))
 	}); err != nil {
 		return err
@@ -175,12 +191,15 @@ func (c *aCrowd) fill(ctx context.Context, rows string, admins []*client) error 
 			break
 		}
 	}
-	c.record(lower(rows, "pods run", "s"), time.Since(began).Seconds())
-	return c.recordMemory(rows)
+	c.record(lower(c.rows, "pods run", "s"), time.Since(began).Seconds())
+	if err := wait(ctx, c.sizes.MemorySettle); err != nil {
+		return err
+	}
+	return c.recordMemory(c.rows)
 }
 
 // live sends the users' requests while nodes and pods change.
-func (c *aCrowd) live(ctx context.Context, rows string) error {
+func (c *aCrowd) live(ctx context.Context) error {
 	config, err := c.config()
 	if err != nil {
 		return err
@@ -210,12 +229,12 @@ func (c *aCrowd) live(ctx context.Context, rows string) error {
 		return err
 	}
 	for _, r := range c.requests(seen) {
-		c.recordTimes(rows+": "+r.name, times[r.name])
+		c.recordTimes(c.rows+": "+r.name, times[r.name])
 	}
-	c.recordTimes(rows+": all requests", times.all())
-	c.recordTimes(rows+": event of a change", delivered)
-	c.recordTimes(rows+": renew a lease", renewals)
-	c.record(lower(rows, "server processor", "s/min"), work.cpu.Seconds()/work.elapsed.Minutes())
+	c.recordTimes(c.rows+": all requests", times.all())
+	c.recordTimes(c.rows+": event of a change", delivered)
+	c.recordTimes(c.rows+": renew a lease", renewals)
+	c.record(lower(c.rows, "server processor", "s/min"), work.cpu.Seconds()/work.elapsed.Minutes())
 	return nil
 }
 
@@ -223,7 +242,7 @@ func (c *aCrowd) live(ctx context.Context, rows string) error {
 // others are replaced one by one.
 func (c *aCrowd) requests(seen *revisions) []paced {
 	const configMap = "/api/v1/namespaces/bench-crowd-00/configmaps"
-	k, pods := configMapKind(), c.sizes.CrowdPods
+	k, pods := configMapKind(), c.size
 	user := func(i int) *client { return c.clients[i%len(c.clients)] }
 	stays := func() (namespace, name string) {
 		i := rand.IntN(pods / 2)
@@ -251,6 +270,8 @@ func (c *aCrowd) requests(seen *revisions) []paced {
 		}},
 	}
 }
+
+func machineName(i int) string { return fmt.Sprintf("crowd-%04d", i) }
 
 func crowdPod(i int) string { return fmt.Sprintf("pod-%06d", i) }
 
