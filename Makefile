@@ -43,12 +43,17 @@ manifests: build ## Render CONFIG to dist/svc.yaml; with IMAGE=name:tag, with th
 	@BIN=$(BIN) hack/manifests.sh $(CONFIG) dist/svc.yaml
 
 .PHONY: deploy
-deploy: manifests ## Install CONFIG into the cluster of the present kubeconfig.
+deploy: kubeconfig manifests ## Install CONFIG into the cluster of KUBECONFIG.
 	$(BIN)/svc kubectl apply --server-side --force-conflicts -f dist/svc.yaml
 
 .PHONY: undeploy
-undeploy: manifests ## Remove CONFIG from the cluster, with all data.
+undeploy: kubeconfig manifests ## Remove CONFIG from the cluster of KUBECONFIG, with all data.
 	@BIN=$(BIN) hack/undeploy.sh dist/svc.yaml
+
+# Without it, svc kubectl would use the svc up of this user.
+.PHONY: kubeconfig
+kubeconfig:
+	@: "$${KUBECONFIG:?export KUBECONFIG=FILE: that of the host}"
 
 ##@ Check
 

@@ -3,12 +3,16 @@ package config_test
 import (
 	"errors"
 	"flag"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/embed"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -95,6 +99,32 @@ func programsAcceptTheirFlags(t *testing.T, m *manifests) {
 			}
 		default:
 			t.Errorf("%s: unknown program %s", w.GetName(), program)
+		}
+	}
+}
+
+// threshold is the size of a database at which the alert SvcStorageFillsUp fires.
+var threshold = regexp.MustCompile(`apiserver_storage_size_bytes\{\}\) > (\S+)`)
+
+// theAlertOfAFullDatabaseFiresBelowTheQuota: at the quota etcd refuses writes.
+func theAlertOfAFullDatabaseFiresBelowTheQuota(t *testing.T, m *manifests) {
+	content, err := os.ReadFile("components/monitoring/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fires, err := strconv.ParseFloat(threshold.FindStringSubmatch(string(content))[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range objects[*appsv1.StatefulSet](m) {
+		_, args := command(t, m, s.Spec.Template.Spec.Containers[0])
+		flags, etcd := flag.NewFlagSet("etcd", flag.ContinueOnError), embed.NewConfig()
+		etcd.AddFlags(flags)
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if limit := 0.8 * float64(etcd.QuotaBackendBytes); fires > limit {
+			t.Errorf("%s: the alert fires at %g bytes, want at most %g", s.Name, fires, limit)
 		}
 	}
 }
@@ -201,8 +231,8 @@ func TestControllersOfSomeNamespacesHaveTheSameRightsInThese(t *testing.T) {
 		}
 	}
 	for _, b := range objects[*rbacv1.ClusterRoleBinding](m) {
-		if b.RoleRef.Name == "svc-controller-manager-fleet" {
-			t.Errorf("%s grants it in all namespaces", b.Name)
+		if b.RoleRef.Name == "svc-controller-manager-fleet" && len(b.Subjects) > 0 {
+			t.Errorf("%s grants it in all namespaces to %v", b.Name, b.Subjects)
 		}
 	}
 	var bound []string
@@ -235,6 +265,20 @@ func TestAUserNamesTheNamespacesOfAFleet(t *testing.T) {
 		return
 	}
 	t.Error("no API server")
+}
+
+// The change is that of config/standalone/kustomization.yaml.
+func TestAUserGivesTheAPIServersAKeyForTokens(t *testing.T) {
+	m := render(t, overlay{"standalone", nil}, func(k *kustomize.Kustomization) {
+		var patch strings.Builder
+		for _, arg := range []string{"issuer=https://kubernetes.default.svc", "key-file=/etc/svc/pki/sa.key", "signing-key-file=/etc/svc/pki/sa.key"} {
+			patch.WriteString("- op: add\n  path: /spec/template/spec/containers/0/args/-\n  value: --service-account-" + arg + "\n")
+		}
+		k.Patches = []kustomize.Patch{{
+			Target: &kustomize.Selector{ResId: resid.ResId{Gvk: resid.Gvk{Kind: "Deployment"}, Name: "svc-apiserver"}}, Patch: patch.String(),
+		}}
+	})
+	programsAcceptTheirFlags(t, m)
 }
 
 func TestControllersHaveNoPowerOverTheHost(t *testing.T) {

@@ -2,6 +2,7 @@
 package config_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,11 +24,14 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	psaapi "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
 	kustomize "sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"svc.dev/svc/apiserver/options"
 )
 
 // overlay is what a user applies: a directory, with components.
@@ -55,6 +60,7 @@ var overlays = []overlay{
 	{"aggregated", []string{"host-lease"}},
 	{"aggregated", []string{"namespace-scoped"}},
 	{"aggregated", []string{"namespace-scoped", "cert-manager", "three-etcd"}},
+	{"testdata/namespace", nil},
 }
 
 // manifests are the objects of an overlay.
@@ -149,6 +155,7 @@ func decode(t *testing.T, content []byte) client.Object {
 }
 
 func TestOverlays(t *testing.T) {
+	all := render(t, overlay{"aggregated", nil})
 	for _, o := range overlays {
 		t.Run(o.String(), func(t *testing.T) {
 			m := render(t, o)
@@ -162,8 +169,13 @@ func TestOverlays(t *testing.T) {
 				"APIServicesNameTheServiceOfTheServers": aPIServicesNameTheServiceOfTheServers,
 				"ProgramsAcceptTheirFlags":              programsAcceptTheirFlags,
 				"AFailureLeavesAnAPIServer":             aFailureLeavesAnAPIServer,
+				"AServerEndsAfterItsRequests":           aServerEndsAfterItsRequests,
+				"TheAlertOfAFullDatabaseFiresInTime":    theAlertOfAFullDatabaseFiresBelowTheQuota,
 			} {
 				t.Run(rule, func(t *testing.T) { holds(t, m) })
+			}
+			if o.base == "aggregated" {
+				t.Run("LeavesOutNoRoleAndNoBinding", func(t *testing.T) { leavesOutNoRoleAndNoBinding(t, all, m) })
 			}
 		})
 	}
@@ -212,6 +224,22 @@ func TestEveryOverlayIsTested(t *testing.T) {
 	for _, entry := range entries {
 		if !slices.ContainsFunc(overlays, func(o overlay) bool { return slices.Contains(o.components, entry.Name()) }) {
 			t.Errorf("no overlay has the component %s", entry.Name())
+		}
+	}
+}
+
+// The overlay is that of docs/aggregated.md.
+func TestAFleetIsInANamespaceThatTheUserNames(t *testing.T) {
+	for _, o := range render(t, overlay{"testdata/namespace", nil}).objects {
+		content, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(content), "svc-system") || len(o.GetLabels()) == 0 {
+			t.Errorf("%T %s is not of the namespace, or has no label:\n%s", o, o.GetName(), content)
+		}
+		if ns := o.GetNamespace(); ns != "" && ns != "team-fleet" && ns != "kube-system" {
+			t.Errorf("%T %s is in %s", o, o.GetName(), ns)
 		}
 	}
 }
@@ -321,6 +349,28 @@ func aFailureLeavesAnAPIServer(t *testing.T, m *manifests) {
 	}
 	if found != 1 {
 		t.Errorf("%d Deployments of API servers", found)
+	}
+}
+
+// aServerEndsAfterItsRequests: a server that stops is not ready before its port closes, and
+// has the time of its longest request.
+func aServerEndsAfterItsRequests(t *testing.T, m *manifests) {
+	for _, w := range workloads(m) {
+		container := w.template.Spec.Containers[0]
+		program, args := command(t, m, container)
+		if program != "apiserver" {
+			continue
+		}
+		o := options.New()
+		parse(t, o.Flags(), args)
+		probe := container.ReadinessProbe
+		if noticed := time.Duration(probe.PeriodSeconds*cmp.Or(probe.FailureThreshold, 3)) * time.Second; noticed >= o.Requests.ShutdownDelay {
+			t.Errorf("%s: it is not ready after %s, and its port closes after %s", w.GetName(), noticed, o.Requests.ShutdownDelay)
+		}
+		took := o.Requests.ShutdownDelay + o.Requests.Timeout
+		if has := time.Duration(ptr.Deref(w.template.Spec.TerminationGracePeriodSeconds, 30)) * time.Second; has < took {
+			t.Errorf("%s: it is killed after %s, and may need %s", w.GetName(), has, took)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -184,6 +185,40 @@ func bindingsHaveARoleAndAnAccount(t *testing.T, m *manifests) {
 	for _, r := range objects[*rbacv1.ClusterRole](m) {
 		if !bound.Has("ClusterRole/"+r.Name) && r.Name != machineRole {
 			t.Errorf("no account has the ClusterRole %s", r.Name)
+		}
+	}
+}
+
+// leavesOutNoRoleAndNoBinding: make deploy deletes nothing, so that a fleet which exists would
+// keep a right whose role or binding a component leaves out. It leaves them without rules or
+// subjects instead.
+func leavesOutNoRoleAndNoBinding(t *testing.T, all, m *manifests) {
+	name := func(o client.Object) string { return fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName()) }
+	rendered := sets.New[string]()
+	for _, o := range m.objects {
+		rendered.Insert(name(o))
+	}
+	for _, o := range all.objects {
+		switch o.(type) {
+		case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *rbacv1.Role, *rbacv1.RoleBinding:
+			if !rendered.Has(name(o)) {
+				t.Errorf("%s is left out", name(o))
+			}
+		}
+	}
+}
+
+func TestCertManagerTakesTheRightsToWriteCertificates(t *testing.T) {
+	for _, m := range []*manifests{render(t, overlay{"aggregated", []string{"cert-manager"}}), render(t, overlay{"aggregated", []string{"namespace-scoped", "cert-manager", "three-etcd"}})} {
+		for _, r := range objects[*rbacv1.ClusterRole](m) {
+			if r.Name == "svc-apiserver-registrar" && len(r.Rules) > 0 {
+				t.Errorf("%s has the rules %v", r.Name, r.Rules)
+			}
+		}
+		for _, r := range objects[*rbacv1.Role](m) {
+			if r.Name == "svc-apiserver-certificates" && len(r.Rules) > 0 {
+				t.Errorf("%s has the rules %v", r.Name, r.Rules)
+			}
 		}
 	}
 }

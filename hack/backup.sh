@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Writes a snapshot of the etcd of a fleet, which config/aggregated has installed into the
-# cluster of the present kubeconfig, to a file. It needs etcdctl, in $BIN or in PATH.
+# cluster of KUBECONFIG, to a file. It needs etcdctl, in $BIN or in PATH.
 # usage: [NAMESPACE=svc-system] [BIN=bin] hack/backup.sh FILE
 set -euo pipefail
 
 file=${1:?usage: hack/backup.sh FILE}
+: "${KUBECONFIG:?export KUBECONFIG=FILE: that of the host}"
 namespace=${NAMESPACE:-svc-system}
 PATH=$(realpath "${BIN:-bin}"):$PATH
 command -v etcdctl >/dev/null || { echo "etcdctl is not installed: it comes with etcd, or run hack/peers.sh etcdctl" >&2; exit 1; }
@@ -13,17 +14,17 @@ kubectl() { svc kubectl --namespace="$namespace" "$@"; }
 work=$(mktemp -d)
 forward=
 trap '[[ -z $forward ]] || kill "$forward"; rm -rf "$work"' EXIT
-kubectl get statefulset svc-etcd -o name >/dev/null || { echo "the fleet has no etcd of its own in the namespace $namespace: back up yours by its own tools" >&2; exit 1; }
-# key SECRET KEY prints what a Secret has.
-key() { kubectl get secret "$1" -o go-template="{{index .data \"$2\" | base64decode}}"; }
-if [[ -n $(kubectl get secret svc-etcd --ignore-not-found -o name) ]]; then
-	secret=svc-etcd certificate=client.crt private=client.key
-else # the component cert-manager
-	secret=svc-etcd-client certificate=tls.crt private=tls.key
-fi
-key $secret ca.crt >"$work/ca.crt"
-key $secret $certificate >"$work/client.crt"
-key $secret $private >"$work/client.key"
+# What etcd mounts: another Secret may be left from before the component cert-manager, with
+# which it mounts several.
+secret=$(kubectl get statefulset svc-etcd -o jsonpath='{.spec.template.spec.volumes[?(@.name=="pki")].secret.secretName}') ||
+	{ echo "the fleet has no etcd of its own in the namespace $namespace: back up yours by its own tools" >&2; exit 1; }
+certificate=client.crt private=client.key
+[[ -n $secret ]] || secret=svc-etcd-client certificate=tls.crt private=tls.key
+# key KEY prints what the Secret has.
+key() { kubectl get secret "$secret" -o go-template="{{index .data \"$1\" | base64decode}}"; }
+key ca.crt >"$work/ca.crt"
+key $certificate >"$work/client.crt"
+key $private >"$work/client.key"
 svc kubectl --namespace="$namespace" port-forward svc-etcd-0 :2379 >"$work/forward" &
 forward=$!
 until grep -q '^Forwarding from' "$work/forward"; do

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Replaces the data of a fleet, which config/aggregated has installed into the cluster of the
-# present kubeconfig, by a snapshot that hack/backup.sh has written. The fleet is away
-# meanwhile. Each member of etcd is restored in a pod with its volume, by etcd's image; in
+# Replaces the data of a fleet, which config/aggregated has installed into the cluster of
+# KUBECONFIG, by a snapshot that hack/backup.sh has written. The fleet is away meanwhile. Each member of etcd is restored in a pod with its volume, by etcd's image; in
 # containers of $SHELL_IMAGE, which has a shell, this script writes the file there and
-# replaces the data.
+# replaces the data. Do not `make deploy` meanwhile: it would start etcd.
 # usage: [NAMESPACE=svc-system] [BIN=bin] [SHELL_IMAGE=busybox:1.37] hack/restore.sh FILE
 set -euo pipefail
 
 file=${1:?usage: hack/restore.sh FILE}
+: "${KUBECONFIG:?export KUBECONFIG=FILE: that of the host}"
 namespace=${NAMESPACE:-svc-system}
 PATH=$(realpath "${BIN:-bin}"):$PATH
 kubectl() { svc kubectl --namespace="$namespace" "$@"; }
@@ -21,6 +21,9 @@ IFS=, read -ra members <<<"$cluster"
 for i in "${!members[@]}"; do
 	kubectl get persistentvolumeclaim "data-svc-etcd-$i" -o name
 done
+# The members are those of a new cluster: if some of the old one are started while others are
+# restored, neither accepts the other, so that none overwrites what is restored.
+token=svc-etcd-$(date +%s)-$$
 # After an attempt that has failed they may have no pods: the manifests give them two.
 etcds=$(of statefulset/svc-etcd '{.spec.replicas}')
 servers=$(of deployment/svc-apiserver '{.spec.replicas}')
@@ -39,9 +42,9 @@ replaced=0
 failed() {
 	trap '' INT TERM HUP # another Ctrl-C does not end this before it says whether the fleet starts
 	if ((replaced)); then
-		echo "the data of $replaced of ${#members[@]} members of etcd has been replaced, or may have been, so the fleet stays away: run this again" >&2
+		echo "the data of $replaced of ${#members[@]} members of etcd has been replaced, or may have been, so the fleet stays away: run this again, and do not make deploy before" >&2
 	elif ((!etcds)); then
-		echo "the fleet was away before, and an earlier attempt may have replaced data, so it stays away: run this again" >&2
+		echo "the fleet was away before, and an earlier attempt may have replaced data, so it stays away: run this again, and do not make deploy before" >&2
 	elif kubectl delete pod svc-etcd-restore-0 --ignore-not-found --timeout=2m && back; then
 		echo "no data has been replaced: the fleet starts again" >&2
 	else
@@ -86,7 +89,7 @@ restore() {
 		    - --data-dir=/var/lib/etcd/restored
 		    - --name=svc-etcd-$1
 		    - $cluster
-		    - --initial-cluster-token=svc-etcd
+		    - --initial-cluster-token=$token
 		    - --initial-advertise-peer-urls=https://svc-etcd-$1.svc-etcd.\$(NAMESPACE).svc:2380
 		    - --bump-revision=1000000000
 		    - --mark-compacted

@@ -22,7 +22,7 @@ set -euo pipefail
 shift 2
 cd "$STATE"
 command=$*
-cat >/dev/null
+input=$(cat)
 matches() { [[ -n $1 && $command =~ $1 ]]; }
 wrong() { echo "$1: $command" >>wrong; }
 if [[ -e lost ]] || matches "$FAIL"; then
@@ -31,7 +31,10 @@ if [[ -e lost ]] || matches "$FAIL"; then
 fi
 ! matches "$INTERRUPT" || kill -INT 0
 case $1 in
-create) touch pod ;;
+create)
+	touch pod
+	grep -o 'initial-cluster-token=.*' <<<"$input" >>tokens
+	;;
 delete) rm -f pod ;;
 scale)
 	for object in "${@:3}"; do
@@ -96,7 +99,7 @@ func (f *fleet) restore(environment ...string) (output string, err error) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "restore.sh", filepath.Join(f.state, "snapshot"))
-	cmd.Env = append(os.Environ(), "BIN="+f.bin, "STATE="+f.state, "PHASE=Running", "FAIL=", "LOST=", "INTERRUPT=")
+	cmd.Env = append(os.Environ(), "BIN="+f.bin, "KUBECONFIG=host", "STATE="+f.state, "PHASE=Running", "FAIL=", "LOST=", "INTERRUPT=")
 	cmd.Env = append(cmd.Env, environment...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // which Ctrl-C reaches
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -112,6 +115,26 @@ func TestARestoreReplacesTheDataOfEachMember(t *testing.T) {
 	}
 	if got := len(strings.Split(f.read("replaced"), "\n")); got != 3 || f.read("svc-etcd") != "3" || f.read("wrong") != "" {
 		t.Errorf("the data of %d members has been replaced, etcd has %s pods; %s", got, f.read("svc-etcd"), f.read("wrong"))
+	}
+}
+
+// A member of the old cluster, which make deploy starts meanwhile, must not overwrite what is
+// restored.
+func TestTheMembersThatARestoreMakesAreOfAClusterOfTheirOwn(t *testing.T) {
+	f := newFleet(t, "3")
+	for range 2 {
+		if out, err := f.restore(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	tokens := strings.Split(f.read("tokens"), "\n")
+	if len(tokens) != 6 {
+		t.Fatalf("the tokens are %v, want three of each restore", tokens)
+	}
+	for i, token := range tokens {
+		if token != tokens[i/3*3] || tokens[0] == tokens[3] || token == "initial-cluster-token=svc-etcd" {
+			t.Errorf("the tokens are %v, want one for each restore", tokens)
+		}
 	}
 }
 

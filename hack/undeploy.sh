@@ -5,6 +5,7 @@
 set -euo pipefail
 
 manifests=$1
+: "${KUBECONFIG:?export KUBECONFIG=FILE: that of the host}"
 domains=$(sed -n 's/.*--group-domain=\([a-z0-9.-]*\).*/\1/p' "$manifests" | sort -u)
 for domain in $domains; do
 	"$BIN/svc" unregister --force --group-domain="$domain"

@@ -309,6 +309,9 @@ func (k *Keeper) setAuthorities(ctx context.Context, name string, authorities []
 	if apierrors.IsNotFound(err) {
 		return nil // its deletion is not known here yet
 	}
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w: let the server patch it by a ClusterRole like svc-apiserver-registrar", err)
+	}
 	return err
 }
 

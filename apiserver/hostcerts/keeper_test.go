@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -194,6 +197,23 @@ func TestOnlyAPIServicesOfTheServiceGetTheAuthorities(t *testing.T) {
 	}
 	for _, name := range []string{"v1.other", "v1.elsewhere", "v1.apps"} {
 		g.Expect(h.caBundle(t.Context(), name)).To(BeNil(), name)
+	}
+}
+
+// listed is a lister of APIServices.
+type listed []*apiregistrationv1.APIService
+
+func (l listed) List(labels.Selector) ([]*apiregistrationv1.APIService, error) { return l, nil }
+
+func TestTheErrorOfAnAPIServiceThatTheServerMayNotWriteSaysWhichRightItLacks(t *testing.T) {
+	h := newHost()
+	h.services.PrependReactor("patch", "apiservices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(apiregistrationv1.Resource("apiservices"), action.(clienttesting.PatchAction).GetName(), errors.New("no"))
+	})
+	err := h.keeper(t, servingOptions).sync(t.Context(), listed{apiService("v1.example.com.svc.dev", "svc-system", "svc-apiserver")})
+	const want = "let the server patch it by a ClusterRole like svc-apiserver-registrar"
+	if err == nil || !strings.HasPrefix(err.Error(), "apiservice v1.example.com.svc.dev: ") || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want one that ends with %q", err, want)
 	}
 }
 

@@ -109,12 +109,11 @@ func (g *Groups) CheckOwn(ctx context.Context, host aggregator.Interface, servic
 		groups.Insert(gv.Group)
 	}
 	for _, found := range list.Items {
-		to := found.Spec.Service
-		if !groups.Has(found.Spec.Group) || to != nil && to.Namespace == service.Namespace && to.Name == service.Name {
+		if !groups.Has(found.Spec.Group) || leadsTo(found, service) {
 			continue
 		}
 		by := "the host itself"
-		if to != nil {
+		if to := found.Spec.Service; to != nil {
 			by = fmt.Sprintf("the Service %s/%s", to.Namespace, to.Name)
 		}
 		return fmt.Errorf("%s is served by %s already (APIService %s); choose a domain whose groups nothing else serves, or delete that APIService", found.Spec.Group, by, found.Name)
@@ -122,19 +121,37 @@ func (g *Groups) CheckOwn(ctx context.Context, host aggregator.Interface, servic
 	return nil
 }
 
-// Registered returns the APIServices of a domain's groups at a host. Groups that the host
-// serves itself are none of them, whatever their names are.
+// Registered returns the APIServices of a domain's groups at a host that lead to the servers
+// of the domain: to the Service of the group of fleets, which is the last of them, so that an
+// interrupted removal can be repeated. What the host or other servers serve in the domain,
+// such as those of a domain inside it, is none of them.
 func Registered(ctx context.Context, host aggregator.Interface, domain string) ([]apiregistrationv1.APIService, error) {
-	if err := groupdomain.Validate(domain); err != nil {
+	names, err := groupdomain.New(domain)
+	if err != nil {
 		return nil, err
 	}
 	list, err := host.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list the APIServices of the host: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(service apiregistrationv1.APIService) bool {
-		return service.Spec.Service == nil || !strings.HasSuffix(service.Spec.Group, "."+domain)
-	}), nil
+	fleet := slices.IndexFunc(list.Items, func(service apiregistrationv1.APIService) bool {
+		return service.Name == fleetaddress.Version+"."+names.FleetGroup() && service.Spec.Service != nil
+	})
+	if fleet < 0 {
+		return nil, nil
+	}
+	last := list.Items[fleet]
+	own := types.NamespacedName{Namespace: last.Spec.Service.Namespace, Name: last.Spec.Service.Name}
+	services := slices.DeleteFunc(list.Items, func(service apiregistrationv1.APIService) bool {
+		return service.Name == last.Name || !leadsTo(service, own) || !strings.HasSuffix(service.Spec.Group, "."+domain)
+	})
+	return append(services, last), nil
+}
+
+// leadsTo reports whether a host forwards the requests of an APIService to a Service.
+func leadsTo(service apiregistrationv1.APIService, to types.NamespacedName) bool {
+	s := service.Spec.Service
+	return s != nil && s.Namespace == to.Namespace && s.Name == to.Name
 }
 
 // answerTimeout is how long the servers of a domain may take to answer. Those that the

@@ -1,11 +1,11 @@
 package registration
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
@@ -63,36 +63,43 @@ func TestVersionsOfAnotherReleaseAreItsOwn(t *testing.T) {
 }
 
 func TestRemoveLeavesTheGroupsOfOthers(t *testing.T) {
-	service := func(name, group string, local bool) *apiregistrationv1.APIService {
-		s := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apiregistrationv1.APIServiceSpec{Group: group}}
-		if !local {
-			s.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "a", Name: "b"}
-		}
-		return s
+	service := func(name string, to *apiregistrationv1.ServiceReference) *apiregistrationv1.APIService {
+		_, group, _ := strings.Cut(name, ".")
+		return &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apiregistrationv1.APIServiceSpec{Group: group, Service: to}}
 	}
-	host := fake.NewSimpleClientset(
-		service("v1.apps.svc.dev", "apps.svc.dev", false), service("v1.widgets.example.com.svc.dev", "widgets.example.com.svc.dev", false),
-		service("v1.apps", "apps", true), service("v1beta1.metrics.k8s.io", "metrics.k8s.io", false),
-		service("v1.own.svc.dev", "own.svc.dev", true), service("v1.apps.notsvc.dev", "apps.notsvc.dev", false),
-	)
-	services, err := Registered(t.Context(), host, "svc.dev")
-	if err != nil {
-		t.Fatal(err)
+	own, other := &apiregistrationv1.ServiceReference{Namespace: "a", Name: "b"}, &apiregistrationv1.ServiceReference{Namespace: "c", Name: "b"}
+	all := []runtime.Object{
+		service("v1.apps.svc.dev", own), service("v1.fleet.svc.dev", own), service("v1.widgets.example.com.svc.dev", own),
+		service("v1.apps", nil), service("v1.own.svc.dev", nil), service("v1.apps.notsvc.dev", own),
+		service("v1beta1.metrics.k8s.io", other), service("v1.mail.svc.dev", other),
+		service("v1.apps.eu.svc.dev", other), service("v1.fleet.eu.svc.dev", other),
 	}
-	removed, err := Remove(t.Context(), host, services)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(removed)
-	if got := strings.Join(removed, " "); got != "v1.apps.svc.dev v1.widgets.example.com.svc.dev" {
-		t.Errorf("removed %s", got)
-	}
-	left, err := host.ApiregistrationV1().APIServices().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(left.Items) != 4 {
-		t.Errorf("%d are left, want 4", len(left.Items))
+	for domain, want := range map[string]string{
+		"svc.dev":    "v1.apps.svc.dev v1.widgets.example.com.svc.dev v1.fleet.svc.dev", // that which names the servers is the last
+		"eu.svc.dev": "v1.apps.eu.svc.dev v1.fleet.eu.svc.dev",
+		"us.svc.dev": "",
+	} {
+		t.Run(domain, func(t *testing.T) {
+			host := fake.NewSimpleClientset(all...)
+			services, err := Registered(t.Context(), host, domain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			removed, err := Remove(t.Context(), host, services)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(removed, " "); got != want {
+				t.Errorf("removed %s, want %s", got, want)
+			}
+			left, err := host.ApiregistrationV1().APIServices().List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(left.Items) != len(all)-len(removed) {
+				t.Errorf("%d are left of %d", len(left.Items), len(all))
+			}
+		})
 	}
 }
 

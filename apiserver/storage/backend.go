@@ -199,8 +199,9 @@ func (b *Backend) keys(resource schema.GroupResource) string {
 	return "/" + strings.Trim(b.config.Prefix, "/") + keyPrefix(resource) + "/"
 }
 
-// Check reports whether etcd answers and accepts writes, in all clusters, within two seconds.
-// The answer may be up to a second old if it is yes.
+// Check reports whether etcd answers, in all clusters, within two seconds. The answer may be
+// up to a second old if it is yes. An etcd that refuses writes because it has reached its
+// quota answers; one in this process does not, since a restart reclaims its space.
 func (b *Backend) Check(ctx context.Context) error { return b.health.ask(ctx) }
 
 // check checks all clusters at the same time: one that does not answer takes the whole time

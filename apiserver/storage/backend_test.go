@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apis/resource"
@@ -324,8 +326,10 @@ func awaitHealthy(t *testing.T, b *Backend) {
 	}
 }
 
-func TestCheckReportsThatTheQuotaIsReached(t *testing.T) {
+func TestAnEtcdThatHasReachedItsQuotaIsHealthyAndTheLogSaysSo(t *testing.T) {
 	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd"), Quota: 1 << 20}))
+	configs, _ := configMaps(t, b)
+	create(t.Context(), t, configs, "a")
 	var err error
 	// The size that the quota bounds is that of what has been committed.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -336,9 +340,25 @@ func TestCheckReportsThatTheQuotaIsReached(t *testing.T) {
 	if err == nil {
 		t.Fatal("the quota was not reached")
 	}
-	err = b.check(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "NOSPACE") || !strings.Contains(err.Error(), "disarm the alarm") {
-		t.Errorf("Check returned %v", err)
+	var log strings.Builder
+	logged := klog.NewContext(t.Context(), funcr.New(func(_, line string) { log.WriteString(line + "\n") }, funcr.Options{}))
+	for range 2 {
+		if err := b.check(logged); err != nil {
+			t.Errorf("the check fails: %v", err)
+		}
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "alarm NOSPACE") || !strings.Contains(got, "disarm the alarm") {
+		t.Errorf("logged %q, want one line", got)
+	}
+	if err := configs.Delete(t.Context(), keyOf("a"), &corev1.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}); err != nil {
+		t.Errorf("an object cannot be deleted: %v", err)
+	}
+	log.Reset()
+	if _, err := b.Client().AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.check(logged); err != nil || !strings.Contains(log.String(), "accepts writes again") {
+		t.Errorf("after the end of the alarm: %v, logged %q", err, log.String())
 	}
 }
 

@@ -8,12 +8,14 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/klog/v2"
 )
 
 // cluster is one etcd cluster.
@@ -21,6 +23,7 @@ type cluster struct {
 	servers   []string
 	client    *kubernetes.Client
 	compactor compactor
+	full      atomic.Bool // the last check has found the alarm NOSPACE
 }
 
 // cluster makes the connection to the etcd cluster of the configuration.
@@ -31,10 +34,11 @@ func (c Config) cluster() (*cluster, error) {
 	}
 	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
 	client.Watcher = reportingWatcher{client.Watcher}
-	return &cluster{c.Servers, client, etcd3.NewCompactor(client.Client, c.CompactionInterval, c.Clock, nil)}, nil
+	return &cluster{servers: c.Servers, client: client, compactor: etcd3.NewCompactor(client.Client, c.CompactionInterval, c.Clock, nil)}, nil
 }
 
-// check reports whether etcd answers and accepts writes.
+// check returns an error unless etcd answers. An etcd that has reached its quota does: a
+// server that is not ready could not serve the deletions that make space.
 func (c *cluster) check(ctx context.Context, prefix string) error {
 	if _, err := c.client.Client.Get(ctx, path.Join("/", prefix, "health")); err != nil {
 		return fmt.Errorf("etcd at %v does not answer: %w", c.servers, err)
@@ -43,15 +47,31 @@ func (c *cluster) check(ctx context.Context, prefix string) error {
 	if err != nil {
 		return fmt.Errorf("etcd at %v: cannot list alarms: %w", c.servers, err)
 	}
+	full := false
 	for _, a := range alarms.Alarms {
-		if a.Alarm == pb.AlarmType_NOSPACE {
-			return fmt.Errorf("etcd at %v has reached its quota and refuses writes (alarm NOSPACE): delete objects, compact, defragment and disarm the alarm", c.servers)
-		}
-		if a.Alarm != pb.AlarmType_NONE {
+		switch a.Alarm {
+		case pb.AlarmType_NONE:
+		case pb.AlarmType_NOSPACE:
+			full = true
+		default:
 			return fmt.Errorf("etcd at %v raises alarm %s", c.servers, a.Alarm)
 		}
 	}
+	c.logFull(ctx, full)
 	return nil
+}
+
+// logFull logs when the quota is reached, and when etcd accepts writes again.
+func (c *cluster) logFull(ctx context.Context, full bool) {
+	if c.full.Swap(full) == full {
+		return
+	}
+	logger := klog.FromContext(ctx)
+	if full {
+		logger.Error(nil, "Etcd has reached its quota and refuses writes (alarm NOSPACE): delete objects, compact, defragment and disarm the alarm", "servers", c.servers)
+		return
+	}
+	logger.Info("Etcd accepts writes again", "servers", c.servers)
 }
 
 // overrides are the clusters of the resources that are not stored in the main one.

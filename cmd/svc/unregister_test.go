@@ -41,10 +41,11 @@ func TestUnregisterRemovesAFleetThatAnswersOnlyByForce(t *testing.T) {
 	answers := true
 	services := `{"kind":"APIServiceList","apiVersion":"apiregistration.k8s.io/v1","items":[` +
 		`{"metadata":{"name":"v1.apps.svc.dev","uid":"1"},"spec":{"group":"apps.svc.dev","version":"v1","service":{"namespace":"a","name":"b"}}},` +
+		`{"metadata":{"name":"v1.fleet.svc.dev","uid":"2"},"spec":{"group":"fleet.svc.dev","version":"v1","service":{"namespace":"a","name":"b"}}},` +
 		`{"metadata":{"name":"v1.apps"},"spec":{"group":"apps","version":"v1"}}]}`
 	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if req.URL.Path == "/apis/apps.svc.dev/v1" {
+		if strings.HasSuffix(req.URL.Path, ".svc.dev/v1") {
 			if !answers {
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
@@ -70,10 +71,10 @@ func TestUnregisterRemovesAFleetThatAnswersOnlyByForce(t *testing.T) {
 		return out.String(), errOut.String()
 	}
 	if out, errOut := unregister(); out != "" || len(deleted) > 0 ||
-		!strings.HasPrefix(errOut, "svc unregister: the API servers of svc.dev answer (v1.apps.svc.dev): ") || strings.Count(errOut, "\n") != 1 {
+		!strings.HasPrefix(errOut, "svc unregister: the API servers of svc.dev answer (v1.apps.svc.dev and 1 more APIServices): ") || strings.Count(errOut, "\n") != 1 {
 		t.Errorf("while the servers answer: printed %q and %q, deleted %v", out, errOut, deleted)
 	}
-	const removed = "apiservice v1.apps.svc.dev removed\n"
+	const removed = "apiservice v1.apps.svc.dev removed\napiservice v1.fleet.svc.dev removed\n"
 	if out, errOut := unregister("--force"); out != removed || errOut != "" {
 		t.Errorf("with --force: printed %q and %q", out, errOut)
 	}
@@ -81,7 +82,7 @@ func TestUnregisterRemovesAFleetThatAnswersOnlyByForce(t *testing.T) {
 	if out, errOut := unregister(); out != removed || errOut != "" {
 		t.Errorf("when the servers are gone: printed %q and %q", out, errOut)
 	}
-	if len(deleted) != 2 || !strings.HasSuffix(deleted[0], "/v1.apps.svc.dev") {
+	if len(deleted) != 4 || !strings.HasSuffix(deleted[0], "/v1.apps.svc.dev") || !strings.HasSuffix(deleted[1], "/v1.fleet.svc.dev") {
 		t.Errorf("deleted %v", deleted)
 	}
 	services = `{"kind":"APIServiceList","apiVersion":"apiregistration.k8s.io/v1","items":[]}`

@@ -67,6 +67,7 @@ type Elector struct {
 // ErrLost or ErrWentBack if the term ended before, and otherwise the error of
 // work.
 func (e *Elector) Lead(ctx context.Context, work func(ctx context.Context, term *Term) error) error {
+	e.setTerm(nil)
 	lease, term := e.acquire(ctx)
 	if lease == nil {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 func TestMayTake(t *testing.T) {
@@ -185,6 +187,45 @@ func TestReleasedLeaseIsAcquiredWithinTheRetryPeriod(t *testing.T) {
 		}
 		if transitions := *s.lease(t).Spec.LeaseTransitions; transitions != 1 {
 			t.Errorf("%d transitions", transitions)
+		}
+	})
+}
+
+// masterStatusOf returns the values of the gauge of a lease that are served.
+func masterStatusOf(t *testing.T, lease string) (values []float64) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "leader_election_master_status" && m.GetLabel()[0].GetValue() == lease {
+				values = append(values, m.GetGauge().GetValue())
+			}
+		}
+	}
+	return values
+}
+
+func TestTheGaugeOfAManagerIsServedBeforeItHasTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "measured"}}
+		lease.Spec = held(lease.Spec, "another", duration, time.Now())
+		if err := s.Create(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		e := s.elector("me")
+		e.Key.Name = lease.Name
+		leading := lead(t, e)
+		synctest.Wait()
+		if got := masterStatusOf(t, "measured"); !slices.Equal(got, []float64{0}) {
+			t.Errorf("while the manager waits: %v, want 0", got)
+		}
+		<-leading.working
+		if got := masterStatusOf(t, "measured"); !slices.Equal(got, []float64{1}) {
+			t.Errorf("while it leads: %v, want 1", got)
 		}
 	})
 }

@@ -28,9 +28,12 @@ const (
 	fleetName   = "default"
 )
 
+// fleetRelease is the release that the fleet of config/aggregated serves (-release).
+var fleetRelease = release.Default
+
 // apiServices returns the manifest of the APIServices of all served group versions.
 func apiServices() (string, error) {
-	groups, err := registration.New(release.Default, groupDomain)
+	groups, err := registration.New(fleetRelease, groupDomain)
 	if err != nil {
 		return "", err
 	}
@@ -44,7 +47,7 @@ func apiServices() (string, error) {
 // registrar returns the manifest of the role by which the API servers write the
 // authorities into their APIServices, and no others.
 func registrar() (string, error) {
-	groups, err := registration.New(release.Default, groupDomain)
+	groups, err := registration.New(fleetRelease, groupDomain)
 	if err != nil {
 		return "", err
 	}
@@ -60,7 +63,7 @@ func registrar() (string, error) {
 // fleetRole returns the manifest of the role of the controllers in a host: their
 // permissions in the names of the domain, and the fleet's address.
 func fleetRole() (string, error) {
-	groups, err := registration.New(release.Default, groupDomain)
+	groups, err := registration.New(fleetRelease, groupDomain)
 	if err != nil {
 		return "", err
 	}

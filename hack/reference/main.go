@@ -1,9 +1,11 @@
 // Command reference generates files from declarations: the reference pages of the
 // controllers and of svclet's settings, the roles of the components, and the APIServices.
-// It runs in the root of the module.
+// It runs in the root of the module. With -release=1.33 the APIServices, and the roles that
+// name groups, are those of a fleet that serves release 1.33.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/doc"
@@ -19,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/controllers"
 	"svc.dev/svc/controllers/controller"
 )
@@ -26,6 +29,11 @@ import (
 const module = "svc.dev/svc/"
 
 func main() {
+	flag.Func("release", "the release that the fleet of config/aggregated serves, by default "+release.Default.String(), func(text string) (err error) {
+		fleetRelease, err = release.Parse(text)
+		return err
+	})
+	flag.Parse()
 	for path, write := range map[string]func() (string, error){
 		"config/components/namespace-scoped/zz_generated.controllers.yaml": clusterRules,
 
