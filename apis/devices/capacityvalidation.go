@@ -2,9 +2,12 @@ package devices
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -52,7 +55,10 @@ func validateValidValues(path *field.Path, p *resourcev1.CapacityRequestPolicy, 
 		}
 		return nil
 	})...)
-	errs = append(errs, unique(path, p.ValidValues, func(value *apiresource.Quantity) int64 { return value.Value() })...)
+	errs = append(errs, unique(path, p.ValidValues, func(value *apiresource.Quantity) string {
+		exact := value.DeepCopy()
+		return exact.AsDec().String()
+	})...)
 	if !hasDefault {
 		errs = append(errs, field.Invalid(path, p.Default.String(), "default value is not valid according to the requestPolicy"))
 	}
@@ -80,22 +86,76 @@ func validateValidRange(path *field.Path, r *resourcev1.CapacityRequestPolicyRan
 		atMost("max", r.Max, capacity, "max is larger than capacity value")
 		atMost("max", byDefault, r.Max, "default is more than max")
 	}
-	if r.Step == nil {
-		return errs
+	return append(errs, validateStep(path, r, byDefault, capacity)...)
+}
+
+// validateStep requires the maximum of a range and the default to be some steps above its minimum.
+// If one of the numbers is a fraction, all are counted in thousandths, as Kubernetes does from 1.37
+// on (the feature gate DRAFractionalCapacityRange).
+func validateStep(path *field.Path, r *resourcev1.CapacityRequestPolicyRange, byDefault, capacity *apiresource.Quantity) field.ErrorList {
+	numbers := map[string]*apiresource.Quantity{"default": byDefault, "min": r.Min, "max": r.Max, "step": r.Step}
+	maps.DeleteFunc(numbers, func(_ string, q *apiresource.Quantity) bool { return q == nil })
+	count, fractions := (*apiresource.Quantity).Value, false
+	for _, q := range numbers {
+		if _, whole := q.AsScale(0); !whole {
+			count, fractions = (*apiresource.Quantity).MilliValue, true
+		}
+	}
+	if fractions {
+		if errs := countable(path, numbers, thousandths); len(errs) > 0 {
+			return errs
+		}
 	}
 	step := path.Child("step")
-	if r.Step.Sign() <= 0 {
-		return append(errs, field.Invalid(step, r.Step.String(), "must be greater than zero"))
+	switch {
+	case r.Step == nil:
+		return nil
+	case r.Step.Sign() <= 0:
+		return field.ErrorList{field.Invalid(step, r.Step.String(), "must be greater than zero")}
 	}
+	var errs field.ErrorList
 	next := r.Min.DeepCopy()
 	next.Add(*r.Step)
 	if next.Cmp(*capacity) > 0 {
 		errs = append(errs, field.Invalid(step, r.Step.String(), fmt.Sprintf("one step %s is larger than capacity value: %s", next.String(), capacity.String())))
 	}
+	if !fractions {
+		if out := countable(path, numbers, integers); len(out) > 0 {
+			return append(errs, out...)
+		}
+	}
 	for _, value := range []*apiresource.Quantity{byDefault, r.Max} {
-		if value != nil && (value.Value()-r.Min.Value())%max(1, r.Step.Value()) != 0 {
+		if value != nil && (count(value)-count(r.Min))%count(r.Step) != 0 {
 			errs = append(errs, field.Invalid(step, value.String(), fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", r.Step.String(), r.Min.String())))
 		}
 	}
 	return errs
+}
+
+// countable returns an error for each of the numbers that cannot be counted: why says so.
+func countable(path *field.Path, numbers map[string]*apiresource.Quantity, why func(*apiresource.Quantity) string) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(numbers)) {
+		if problem := why(numbers[name]); problem != "" {
+			errs = append(errs, field.Invalid(path.Child(name), numbers[name].String(), problem))
+		}
+	}
+	return errs
+}
+
+// thousandths returns why a number cannot be counted in thousandths, if it cannot.
+func thousandths(q *apiresource.Quantity) string {
+	if q.Cmp(*apiresource.NewMilliQuantity(q.MilliValue(), q.Format)) != 0 {
+		return "value cannot be represented as a milli value"
+	}
+	return ""
+}
+
+// integers returns why a number cannot be counted in integers, if it cannot. None is too large: a
+// quantity in JSON is at most an int64.
+func integers(q *apiresource.Quantity) string {
+	if q.Sign() < 0 {
+		return apivalidation.IsNegativeErrorMsg
+	}
+	return ""
 }

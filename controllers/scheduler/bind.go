@@ -78,6 +78,18 @@ func (b *binder) request(ctx context.Context, pod *corev1.Pod, node string) erro
 	})
 }
 
+// expect nominates the pod of a step to its node, if it is not bound at once: others, such as an
+// autoscaler, learn by that where it is going to run (KEP-5278). Without it, the pod is bound all the
+// same.
+func (b *binder) expect(ctx context.Context, s step) {
+	if len(s.claims) == 0 && !s.waits || s.pod.Status.NominatedNodeName == s.node() {
+		return
+	}
+	if err := nominate(ctx, b.plain, s.pod, s.node()); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		klog.FromContext(ctx).Error(err, "Failed to nominate pod, will bind it without", "pod", klog.KObj(s.pod), "node", s.node())
+	}
+}
+
 // bindClaims reserves a volume for each claim of a pod, or selects the node for the
 // provisioner of the claim's class. The volume controllers complete the binding.
 // It fails if another claim has got the volume.

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -143,5 +146,67 @@ func TestBindClaims(t *testing.T) {
 	}
 	if err := b.bindClaims(t.Context(), pod, "n", []decision.ClaimDecision{{Claim: "none", Volume: "free"}}); err == nil {
 		t.Error("a deleted claim is bound")
+	}
+}
+
+func TestPodsAreNominatedToTheNodeOnWhichTheyWait(t *testing.T) {
+	for _, test := range []struct {
+		rule   string
+		step   step
+		status string // the nomination of the pod before
+		writes []string
+	}{
+		{"for volumes", step{claims: []decision.ClaimDecision{{Claim: "data"}}}, "", []string{"nominate n", "claim n"}},
+		{"for volumes, again", step{claims: []decision.ClaimDecision{{Claim: "data"}}}, "n", []string{"claim n"}},
+		{"for devices", step{waits: true}, "", []string{"nominate n"}},
+		{"for devices, on another node than before", step{waits: true}, "m", []string{"nominate n"}},
+	} {
+		for _, expects := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, with the gate %t", test.rule, expects), func(t *testing.T) {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Status: corev1.PodStatus{NominatedNodeName: test.status}}
+				claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}}
+				var writes []string
+				c := interceptor.NewClient(fake.NewClientBuilder().WithObjects(pod, claim).WithStatusSubresource(pod).Build(), interceptor.Funcs{
+					SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+						err := c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+						writes = append(writes, "nominate "+obj.(*corev1.Pod).Status.NominatedNodeName)
+						return err
+					},
+					Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+						writes = append(writes, "claim "+obj.GetAnnotations()[volume.AnnSelectedNode])
+						return c.Patch(ctx, obj, patch, opts...)
+					},
+				})
+				assumed := *pod
+				assumed.Spec.NodeName = "n"
+				test.step.pod, test.step.assumed = pod, &assumed
+				var running sync.WaitGroup
+				l := &loop{
+					core: newCluster(t).core, inbox: make(chan func(), 1), running: &running, expects: expects,
+					binder: &binder{client: c, plain: c, live: c},
+				}
+				l.execute(t.Context(), test.step, time.Time{})
+				running.Wait()
+				want := test.writes
+				if !expects {
+					want = slices.DeleteFunc(slices.Clone(want), func(write string) bool { return write == "nominate n" })
+				}
+				if !slices.Equal(writes, want) {
+					t.Errorf("got %q, want %q", writes, want)
+				}
+			})
+		}
+	}
+}
+
+func TestAPodThatIsBoundAtOnceIsNotNominatedBefore(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}
+	assumed := *pod
+	assumed.Spec.NodeName = "n"
+	c := fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build()
+	(&binder{client: c, plain: c, live: c}).expect(t.Context(), step{pod: pod, assumed: &assumed})
+	now := &corev1.Pod{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), now); err != nil || now.Status.NominatedNodeName != "" {
+		t.Errorf("nominated to %q: %v", now.Status.NominatedNodeName, err)
 	}
 }

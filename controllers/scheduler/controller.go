@@ -23,6 +23,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,7 +44,7 @@ func New() controller.Controller {
 		Reads:   reads(),
 
 		FurtherGates: []string{devicetaints.RulesGate, volumesGate},
-		ReleaseGates: append(profileGates(), groupsGate),
+		ReleaseGates: append(profileGates(), groupsGate, expectationGate),
 		// Releases before 1.24 do not have it; drivers' capacity is not considered then.
 		// Releases since 1.34 have the kinds of resource claims, and since 1.37 that of groups.
 		Optional: []client.Object{&storagev1.CSIStorageCapacity{}, &resourcev1.ResourceClaim{}, &resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}, &schedulingv1beta1.PodGroup{}},
@@ -71,13 +72,24 @@ const (
 	nameFlag = "scheduler-name"
 	fileFlag = "scheduler-config"
 
-	// volumesGate lets nodes be scored by the volumes that a pod's claims get there.
-	volumesGate = "VolumeCapacityPriority"
+	// volumesGate lets nodes be scored by the volumes that a pod's claims get there, and
+	// capacityGate, which follows it at 1.33, by the capacity for new volumes, too.
+	volumesGate  = "VolumeCapacityPriority"
+	capacityGate = "StorageCapacityScoring"
 
 	// deviceConditionsGate lets pods wait for the binding conditions of devices, which are in
 	// what the gate deviceStatusGate adds to resource claims.
 	deviceConditionsGate = "DRADeviceBindingConditions"
 	deviceStatusGate     = "DRAResourceClaimDeviceStatus"
+
+	// searchGate limits the time of searches for devices, and fractionsGate lets the capacity of
+	// devices be requested in fractions.
+	searchGate    = "DRASchedulerFilterTimeout"
+	fractionsGate = "DRAFractionalCapacityRange"
+
+	// expectationGate names the node of a pod in status.nominatedNodeName while what the pod needs
+	// there is being prepared.
+	expectationGate = "NominatedNodeNameForExpectation"
 )
 
 type options struct {
@@ -106,15 +118,35 @@ func (o *options) config() (*configfile.Config, []error) {
 	return config, errs
 }
 
-// scoreVolumes lets profiles score nodes by volumes, or rejects those that would without the
+// scoreVolumes lets profiles score nodes by volumes, and by capacity if that is on, or rejects
+// those that would without the feature gates.
+func scoreVolumes(profiles []*decision.Profile, volumes, capacity bool) error {
+	for _, p := range profiles {
+		p.ScoreCapacity = capacity
+		switch {
+		case p.VolumeShape != nil && !volumes && !capacity:
+			return fmt.Errorf("--%s: profile %s: the argument shape of VolumeBinding needs --feature-gates=%s=true, at release 1.33 and later --feature-gates=%s=true, which is on by default at 1.37",
+				fileFlag, p.SchedulerName, volumesGate, capacityGate)
+		case p.VolumeShape != nil:
+		case capacity:
+			p.VolumeShape = decision.DefaultCapacityShape()
+		case volumes:
+			p.VolumeShape = decision.DefaultVolumeShape()
+		}
+	}
+	return nil
+}
+
+// limitSearches limits the time of searches for devices, or rejects profiles that do so without the
 // feature gate.
-func scoreVolumes(profiles []*decision.Profile, on bool) error {
+func limitSearches(profiles []*decision.Profile, on bool) error {
 	for _, p := range profiles {
 		switch {
-		case !on && p.VolumeShape != nil:
-			return fmt.Errorf("--%s: profile %s: the argument shape of VolumeBinding needs --feature-gates=%s=true", fileFlag, p.SchedulerName, volumesGate)
-		case on && p.VolumeShape == nil:
-			p.VolumeShape = decision.DefaultVolumeShape()
+		case !on && p.DeviceSearchTimeout != nil:
+			return fmt.Errorf("--%s: profile %s: the argument filterTimeout of DynamicResources needs the feature gate %s, which is on by default at release 1.34 and later",
+				fileFlag, p.SchedulerName, searchGate)
+		case on && p.DeviceSearchTimeout == nil:
+			p.DeviceSearchTimeout = ptr.To(decision.DefaultDeviceSearchTimeout)
 		}
 	}
 	return nil
@@ -138,15 +170,11 @@ func awaitDevices(profiles []*decision.Profile, on bool) error {
 // profileGates returns the feature gates that change the profiles, and are on by default at some
 // releases.
 func profileGates() []string {
-	return []string{decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate, devices.ExtendedResourcesGate}
+	return []string{decision.DeclaredFeatures, deviceConditionsGate, deviceStatusGate, devices.ExtendedResourcesGate, capacityGate, searchGate, fractionsGate}
 }
 
 // applyGates changes the profiles as the feature gates say, or rejects them.
 func applyGates(ctx context.Context, env *controller.Env, config *configfile.Config) error {
-	scores, _ := env.Gate(volumesGate)
-	if err := scoreVolumes(config.Profiles, scores); err != nil {
-		return err
-	}
 	on := map[string]bool{}
 	for _, gate := range profileGates() {
 		var err error
@@ -158,9 +186,14 @@ func applyGates(ctx context.Context, env *controller.Env, config *configfile.Con
 		config.Disable(decision.DeclaredFeatures)
 	}
 	for _, p := range config.Profiles {
-		p.ExtendedResources = on[devices.ExtendedResourcesGate]
+		p.ExtendedResources, p.FractionalCapacity = on[devices.ExtendedResourcesGate], on[fractionsGate]
 	}
-	return awaitDevices(config.Profiles, on[deviceConditionsGate] && on[deviceStatusGate])
+	volumes, _ := env.Gate(volumesGate)
+	return errors.Join(
+		scoreVolumes(config.Profiles, volumes, on[capacityGate]),
+		limitSearches(config.Profiles, on[searchGate]),
+		awaitDevices(config.Profiles, on[deviceConditionsGate] && on[deviceStatusGate]),
+	)
 }
 
 func (o *options) setup(ctx context.Context, env *controller.Env) error {
@@ -180,6 +213,10 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 		scheme: env.Manager.GetScheme(),
 
 		conditions: newConditionReconciler(env.Client, env.Clock.Now),
+	}
+	var err error
+	if s.expects, err = env.On(ctx, expectationGate); err != nil {
+		return err
 	}
 	watched, err := servedKinds(env.Served, env.Gate)
 	if err != nil {

@@ -39,6 +39,8 @@ type core struct {
 	binding map[types.UID]binding
 	// writing are the numbers of steps of a pod whose devices are being written.
 	writing map[types.UID]int
+	// releasing are the pods whose resource claims are being given back.
+	releasing sets.Set[types.UID]
 
 	// groups are nil if pods are scheduled without regard to their groups. decided are
 	// the steps that next returns before it decides again, and scheduled are groups to report
@@ -85,6 +87,8 @@ type step struct {
 	wokenBy    decision.Event
 	preemption decision.Preemption
 	preemptor  *schedulingv1beta1.PodGroup
+	// returned are the victims that were not bound yet and are scheduled again.
+	returned []*corev1.Pod
 	// err is why there is no decision; the pod is retried.
 	err error
 	// group is the result for the pod's group, in the first step of those that were decided
@@ -105,6 +109,8 @@ func newCore(config *configfile.Config, now func() time.Time, choose func(n int)
 		assumed:  map[types.UID]*corev1.Pod{},
 		binding:  map[types.UID]binding{},
 		writing:  map[types.UID]int{},
+
+		releasing: sets.Set[types.UID]{},
 	}
 	for _, profile := range config.Profiles {
 		c.names.Insert(profile.SchedulerName)
@@ -123,6 +129,9 @@ func (c *core) next() (step, bool) {
 		return next, true
 	}
 	pod := c.queue.Pop()
+	for pod != nil && c.releasing.Has(pod.UID) { // released retries it
+		pod = c.queue.Pop()
+	}
 	if pod == nil {
 		return step{}, false
 	}
@@ -161,6 +170,7 @@ func (c *core) schedule(next step) step {
 		next.message, next.release = d.Message(), d.Release
 		if d.Nodes > 0 {
 			next.preemption = c.preempt(pod, &d)
+			c.sendBack(&next)
 		}
 		if why := next.preemption.Message; why != "" {
 			next.message += " preemption: " + why
@@ -192,7 +202,7 @@ func (c *core) failed(s step) {
 	if c.assumed[s.pod.UID] == s.assumed && c.forget(s.pod.UID) {
 		c.queue.Retry(s.pod.UID)
 		if pod := c.queue.Get(s.pod.UID); pod != nil {
-			c.snapshot.Nominate(pod, pod.Status.NominatedNodeName)
+			c.snapshot.Nominate(pod, s.nominated)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"svc.dev/svc/controllers/scheduler/decision"
 )
@@ -65,13 +66,14 @@ func (c *cluster) written(pod string, claim *resourcev1.ResourceClaim) *resource
 	return after
 }
 
-// condition sets a condition of the device of a claim.
-func (c *cluster) condition(claim *resourcev1.ResourceClaim, condition string) {
+// condition sets a condition of the device of a claim, and returns the claim.
+func (c *cluster) condition(claim *resourcev1.ResourceClaim, condition string) *resourcev1.ResourceClaim {
 	after := claim.DeepCopy()
 	after.Status.Devices = []resourcev1.AllocatedDeviceStatus{{
 		Driver: "d", Pool: "n", Device: "gpu-0", Conditions: []metav1.Condition{{Type: condition, Status: metav1.ConditionTrue}},
 	}}
 	c.core.resourceClaimChanged(claim, after)
+	return after
 }
 
 // requests lets a pod use a resource claim.
@@ -140,6 +142,91 @@ func TestADeviceThatFailsIsGivenBack(t *testing.T) {
 	c.expect("a: 1 resourceclaim not available on the node")
 	if got := c.steps["a"].release; got != "one" {
 		t.Errorf("releases %q, want the claim", got)
+	}
+}
+
+// released ends what the pod of the last step gives back of a claim, and returns the claim as it is
+// then. No watch shows it yet.
+func (c *cluster) released(pod string, claim *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+	c.t.Helper()
+	releases := c.core.gives(c.steps[pod])
+	if len(releases) != 1 {
+		c.t.Fatalf("pod %s gives back %v, want something of one claim", pod, releases)
+	}
+	api := fake.NewClientBuilder().WithStatusSubresource(claim).WithObjects(claim.DeepCopy()).Build()
+	changed := (&binder{client: api}).release(c.t.Context(), c.steps[pod].pod, releases)
+	if len(changed) != 1 {
+		c.t.Fatalf("pod %s has changed %d claims, want 1", pod, len(changed))
+	}
+	c.core.released(types.UID(pod), changed)
+	return changed[0]
+}
+
+func TestPodsThatShareADeviceThatFailsGiveBackTheirReservationsAndThenTheClaim(t *testing.T) {
+	c, claim := newWaiting(t)
+	claim = c.written("a", claim)
+	c.expect("a -> n waits")
+	c.pod("b", requests("one"))
+	c.expect("b -> n waits")
+	claim = c.written("b", claim)
+	c.expect("a -> n waits", "b -> n waits")
+	claim = c.condition(claim, "Broken")
+	const why = "1 resourceclaim not available on the node"
+	c.expect("a: "+why, "b: "+why)
+	for i, pod := range []string{"a", "b"} {
+		before := claim
+		claim = c.released(pod, claim)
+		if claim.Status.Allocation == nil || len(claim.Status.ReservedFor) != 1-i {
+			t.Fatalf("pod %s leaves %+v", pod, claim.Status)
+		}
+		c.core.resourceClaimChanged(before, claim)
+	}
+	c.now = c.now.Add(time.Minute)
+	c.expect("a: "+why, "b: "+why)
+	before := claim
+	if claim = c.released("a", claim); claim.Status.Allocation != nil {
+		t.Fatalf("pod a leaves %+v", claim.Status)
+	}
+	c.core.resourceClaimChanged(before, claim)
+	c.now = c.now.Add(time.Minute)
+	c.expect("b -> n waits", `a: resourceclaim "one" is being allocated for another pod`)
+}
+
+func TestAPodIsNotDecidedOnWhileItGivesAClaimBack(t *testing.T) {
+	c, claim := newWaiting(t)
+	claim = c.written("a", claim)
+	c.expect("a -> n waits")
+	broken := c.condition(claim, "Broken")
+	c.expect("a: 1 resourceclaim not available on the node")
+	releases := c.core.gives(c.steps["a"])
+	c.condition(claim, "Attached") // without it, the pod would be bound now
+	c.now = c.now.Add(time.Minute)
+	c.expect()
+
+	// An event that is late does not show what was given back.
+	given := broken.DeepCopy()
+	given.ResourceVersion, given.Status = "3", resourcev1.ResourceClaimStatus{}
+	if len(releases) != 1 || !releases[0].Whole {
+		t.Fatalf("gives back %+v, want the claim", releases)
+	}
+	c.core.released("a", []*resourcev1.ResourceClaim{given})
+	c.core.resourceClaimChanged(claim, broken)
+	c.now = c.now.Add(time.Minute)
+	c.expect("a -> n waits")
+	if d := c.steps["a"].devices; len(d) != 1 || d[0].Allocation == nil {
+		t.Errorf("writes %+v, want a new allocation", d)
+	}
+}
+
+func TestAPodThatWasDeletedGivesNothingBack(t *testing.T) {
+	c, claim := newWaiting(t)
+	claim = c.written("a", claim)
+	c.expect("a -> n waits")
+	c.condition(claim, "Broken")
+	c.expect("a: 1 resourceclaim not available on the node")
+	c.removePod("a") // the controller resourceclaim ends its reservations
+	if releases := c.core.gives(c.steps["a"]); len(releases) > 0 {
+		t.Errorf("gives back %+v", releases)
 	}
 }
 

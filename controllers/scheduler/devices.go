@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -118,34 +119,82 @@ func (b *binder) nameExtendedClaim(ctx context.Context, pod *corev1.Pod, status 
 	return nil
 }
 
-// release deallocates a claim that only a pod without a node uses, if at all, or deletes it if
-// it was made for the pod's extended resources. Its event retries the pod. If the claim has
-// changed meanwhile, it stays as it is.
-func (b *binder) release(ctx context.Context, pod *corev1.Pod, name string) {
-	claim := &resourcev1.ResourceClaim{}
-	if err := b.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, claim); err != nil {
-		return // it is deleted, or the scheduler stops
+// gives starts to give back what the pod of a step, which has no node, has of resource claims.
+// Until released, the pod is not decided on: it could be bound with what is being given back.
+func (c *core) gives(s step) []decision.Release {
+	pod := c.queue.Get(s.pod.UID)
+	if pod == nil {
+		return nil // it was deleted, or another scheduler has bound it
 	}
-	if devices.IsReservedForOthers(claim, pod.UID) {
-		return
+	releases := c.snapshot.Releases(pod, s.release)
+	if len(releases) > 0 {
+		c.releasing.Insert(pod.UID)
 	}
-	give := b.deallocate
-	if devices.ExtendedClaimOf(claim) != "" {
-		give = b.delete
-	}
-	if err := give(ctx, claim); client.IgnoreNotFound(err) != nil {
-		klog.FromContext(ctx).V(2).Info("Failed to release resource claim, will retry with its pod", "resourceClaim", klog.KObj(claim), "reason", err.Error())
-	}
+	return releases
 }
 
-func (b *binder) deallocate(ctx context.Context, claim *resourcev1.ResourceClaim) error {
+// released retries a pod that has given claims back, with the claims as they are now.
+func (c *core) released(pod types.UID, claims []*resourcev1.ResourceClaim) {
+	c.releasing.Delete(pod)
+	for _, claim := range claims {
+		c.snapshot.Released(claim)
+	}
+	c.queue.Retry(pod)
+}
+
+// release gives back what the pod of a step has of resource claims, if it has any.
+func (l *loop) release(ctx context.Context, s step) {
+	releases := l.core.gives(s)
+	if len(releases) == 0 {
+		return
+	}
+	l.running.Go(func() {
+		claims := l.binder.release(ctx, s.pod, releases)
+		l.post(ctx, func() { l.core.released(s.pod.UID, claims) })
+	})
+}
+
+// release gives back what a pod without a node has of claims, and returns these as they are
+// afterwards. A claim that has changed since the decision is neither deallocated nor deleted.
+func (b *binder) release(ctx context.Context, pod *corev1.Pod, releases []decision.Release) []*resourcev1.ResourceClaim {
+	var changed []*resourcev1.ResourceClaim
+	for _, r := range releases {
+		claim, give := r.Claim.DeepCopy(), b.unreserve
+		switch {
+		case r.Whole && devices.ExtendedClaimOf(claim) != "":
+			give = b.delete
+		case r.Whole:
+			give = b.deallocate
+		}
+		if err := give(ctx, pod, claim); err == nil {
+			changed = append(changed, claim)
+		} else if !apierrors.IsNotFound(err) {
+			klog.FromContext(ctx).V(2).Info("Failed to release resource claim, will retry with its pod", "resourceClaim", klog.KObj(claim), "reason", err.Error())
+		}
+	}
+	return changed
+}
+
+// unreserve ends the reservation of a claim for a pod, whatever else of the claim has changed.
+func (b *binder) unreserve(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": claim.UID},
+		"status":   map[string]any{"reservedFor": []any{map[string]any{"$patch": "delete", "uid": pod.UID}}},
+	})
+	if err != nil {
+		return err
+	}
+	return b.client.Status().Patch(ctx, claim, client.RawPatch(types.StrategicMergePatchType, patch))
+}
+
+func (b *binder) deallocate(ctx context.Context, _ *corev1.Pod, claim *resourcev1.ResourceClaim) error {
 	before := client.MergeFromWithOptions(claim.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	claim.Status = resourcev1.ResourceClaimStatus{}
 	return b.client.Status().Patch(ctx, claim, before)
 }
 
 // delete deletes a claim, which is not protected by the finalizer of its allocation.
-func (b *binder) delete(ctx context.Context, claim *resourcev1.ResourceClaim) error {
+func (b *binder) delete(ctx context.Context, _ *corev1.Pod, claim *resourcev1.ResourceClaim) error {
 	if controllerutil.ContainsFinalizer(claim, resourcev1.Finalizer) {
 		before := client.MergeFromWithOptions(claim.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		controllerutil.RemoveFinalizer(claim, resourcev1.Finalizer)
@@ -153,5 +202,7 @@ func (b *binder) delete(ctx context.Context, claim *resourcev1.ResourceClaim) er
 			return err
 		}
 	}
-	return b.client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
+	err := b.client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
+	claim.DeletionTimestamp = &metav1.Time{} // no watch shows yet that it has gone
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"svc.dev/svc/apis/devices"
 	"svc.dev/svc/controllers/scheduler/decision"
 )
 
@@ -51,12 +52,55 @@ func TestDevicesAreWrittenBeforeThePodIsBound(t *testing.T) {
 	if _, err := bind(decision.DeviceDecision{Claim: "gone", Allocation: allocation}); err == nil {
 		t.Error("a deleted claim is allocated")
 	}
-	b.release(t.Context(), pod, "free")
-	if free := get("free"); free.Status.Allocation != nil || len(free.Status.ReservedFor) != 0 {
-		t.Errorf("it is still allocated: %+v", free.Status)
-	}
-	b.release(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", UID: "other"}}, "shared")
-	if get("shared").Status.Allocation == nil {
-		t.Error("a claim of another pod is deallocated")
+}
+
+func TestAReleaseChangesNoMoreThanThePodGivesBack(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "w"}}
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c"}}
+	claim.Status.Allocation = &resourcev1.AllocationResult{}
+	claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{devices.Consumer(pod)}
+	other := resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: "other", UID: "o"}
+	for _, test := range []struct {
+		rule                    string
+		whole, changes, another bool // the claim changes after the decision: another pod reserves it
+		allocated               bool
+		reserved                int
+	}{
+		{rule: "a whole claim is deallocated", whole: true},
+		{rule: "a whole claim that has changed stays", whole: true, changes: true, allocated: true, reserved: 1},
+		{rule: "a whole claim that another pod has reserved stays", whole: true, another: true, allocated: true, reserved: 2},
+		{rule: "only the reservation ends", allocated: true},
+		{rule: "the reservation of another pod stays", another: true, allocated: true, reserved: 1},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			c := fake.NewClientBuilder().WithStatusSubresource(claim).WithObjects(claim.DeepCopy()).Build()
+			decided := &resourcev1.ResourceClaim{}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(claim), decided); err != nil {
+				t.Fatal(err)
+			}
+			now := decided.DeepCopy()
+			if test.another {
+				now.Status.ReservedFor = append(now.Status.ReservedFor, other)
+			}
+			if test.changes {
+				now.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Device: "gpu-0"}}
+			}
+			if err := c.Status().Update(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+			if !test.another && !test.changes {
+				decided = now
+			}
+			changed := (&binder{client: c}).release(t.Context(), pod, []decision.Release{{Claim: decided, Whole: test.whole}})
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(claim), now); err != nil {
+				t.Fatal(err)
+			}
+			if (now.Status.Allocation != nil) != test.allocated || len(now.Status.ReservedFor) != test.reserved {
+				t.Errorf("left is %+v", now.Status)
+			}
+			if kept := test.whole && test.allocated; kept != (len(changed) == 0) {
+				t.Errorf("%d claims are reported as changed", len(changed))
+			}
+		})
 	}
 }

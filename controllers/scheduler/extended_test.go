@@ -174,7 +174,10 @@ func TestTheClaimOfExtendedResourcesIsCreatedOnceAndNamedInThePod(t *testing.T) 
 		t.Errorf("got %+v, %v", named(), err)
 	}
 
-	b.release(t.Context(), pod, "made")
+	changed := b.release(t.Context(), pod, []decision.Release{{Claim: made, Whole: true}})
+	if len(changed) != 1 || changed[0].DeletionTimestamp == nil {
+		t.Errorf("changed %+v, want the deleted claim", changed)
+	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(made), made); !apierrors.IsNotFound(err) {
 		t.Errorf("the claim of a pod that fits no node still exists: %v", err)
 	}

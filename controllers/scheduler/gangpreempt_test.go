@@ -94,6 +94,27 @@ func TestAGangThatFitsNowherePreemptsPodsOfLowerPriority(t *testing.T) {
 	}
 }
 
+func TestAGangGetsThePlacesOfVictimsThatWaitThereAtOnce(t *testing.T) {
+	c := newGroups(t)
+	c.class("example.com/disks")
+	c.core.claimChanged(nil, newClaim("data"))
+	c.node("n", nil)
+	c.pod("low", uses("data"))
+	c.expect("low -> n data=")
+	c.core.groupChanged(nil, important("g", 2))
+	c.importantPods("g", "a", "b")
+	returned := 0
+	for range 2 {
+		s, _ := c.core.next()
+		c.steps[s.pod.Name] = s
+		returned += len(s.returned)
+	}
+	if victims, nominated := c.preempted(); returned != 1 || len(victims) != 0 || nominated != 2 {
+		t.Errorf("%d pods are returned, %v deleted, %d nominated", returned, victims, nominated)
+	}
+	c.expect("a -> n", "b -> n")
+}
+
 func TestAGangPreemptsNoMoreThanItNeeds(t *testing.T) {
 	for _, test := range []struct {
 		rule  string

@@ -127,7 +127,10 @@ func (c *core) scheduleGroup(group *gang.Group, first *corev1.Pod) step {
 	var steps []*step
 	for _, pod := range group.Pending() {
 		member := first
-		if pod.UID != first.UID {
+		switch {
+		case c.releasing.Has(pod.UID):
+			continue // when that has ended, the group is decided on again
+		case pod.UID != first.UID:
 			member = c.queue.Take(pod.UID)
 		}
 		if member != nil {
@@ -260,6 +263,9 @@ func (c *core) rejectGroup(group *gang.Group, steps []*step, message string) *gr
 	}
 	for _, s := range steps {
 		c.queue.Wait(s.pod.UID, queue.Events(wokenBy), c.groupWait(len(steps)))
+	}
+	for _, s := range steps {
+		c.sendBack(s)
 	}
 	return newResult(group, steps, schedulingv1beta1.PodGroupReasonUnschedulable, whole)
 }

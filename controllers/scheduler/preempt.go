@@ -41,9 +41,25 @@ func (c *core) preempts(pod *corev1.Pod, p decision.Preemption) {
 	}
 }
 
+// sendBack retries the victims of a step that wait on their node for claims or devices: they are not
+// bound yet, so there is no need to delete them. The pods that their places are for wait already.
+func (c *core) sendBack(s *step) {
+	var left []*corev1.Pod
+	for _, victim := range s.preemption.Victims {
+		if c.assumed[victim.UID] == nil || !c.queue.Has(victim.UID) { // it has its node, or is being bound
+			left = append(left, victim)
+			continue
+		}
+		c.forget(victim.UID)
+		c.queue.Retry(victim.UID)
+		s.returned = append(s.returned, victim)
+	}
+	s.preemption.Victims = left
+}
+
 // errPreemptorGone means that no victim was deleted, as the pod that preempts them was
-// deleted, or replaced by another of its name, and needs no node.
-var errPreemptorGone = errors.New("the pod does not exist any more")
+// deleted, or replaced by another of its name, or has a node.
+var errPreemptorGone = errors.New("the pod needs no node any more")
 
 // preemptionFailed keeps the victims, which could not all be deleted, and retries the pod
 // if it still exists. It keeps its nomination.
@@ -88,8 +104,11 @@ func (c *core) unnominate(pod *corev1.Pod) {
 // preempt starts the preemption that a step decided on. It does not block.
 func (l *loop) preempt(ctx context.Context, s step) {
 	klog.FromContext(ctx).V(2).Info("Preempting pods", "pod", klog.KObj(s.pod), "node", s.preemption.Node, "victims", len(s.preemption.Victims))
-	if n := len(s.preemption.Victims); n > 0 { // a pod of a gang may have none itself
+	if n := len(s.preemption.Victims) + len(s.returned); n > 0 { // a pod of a gang may have none itself
 		l.metrics.preempted(n)
+	}
+	for _, victim := range s.returned {
+		l.events.enqueue(victim, s.pod.Spec.SchedulerName, corev1.EventTypeNormal, "Preempted", s.preempted()+" (in kube-scheduler memory).")
 	}
 	l.binding.Add(1)
 	l.running.Go(func() {
@@ -137,16 +156,16 @@ const maxDeleting = 16
 
 // preempt nominates the pod and deletes its victims. The nomination is written first:
 // a scheduler that is killed in between continues on the same node. deleted is called
-// for each victim that was deleted. The error is errPreemptorGone if the pod was deleted.
+// for each victim that was deleted. The error is errPreemptorGone if the pod needs no node.
 func (p *preemptor) preempt(ctx context.Context, s step, deleted func(*corev1.Pod)) error {
-	if err := p.nominate(ctx, s.pod, s.preemption.Node); err != nil {
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if err := nominate(ctx, p.client, s.pod, s.preemption.Node); err != nil {
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 			return errPreemptorGone
 		}
 		return err
 	}
 	for _, other := range s.preemption.Displaced {
-		if err := p.nominate(ctx, other, ""); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if err := nominate(ctx, p.client, other, ""); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return err
 		}
 	}
@@ -169,7 +188,7 @@ func (p *preemptor) preempt(ctx context.Context, s step, deleted func(*corev1.Po
 
 // nominate writes status.nominatedNodeName. It fails with a conflict if another pod has
 // the name.
-func (p *preemptor) nominate(ctx context.Context, pod *corev1.Pod, node string) error {
+func nominate(ctx context.Context, c client.Client, pod *corev1.Pod, node string) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status":   map[string]any{"nominatedNodeName": nomination(node)},
@@ -177,7 +196,7 @@ func (p *preemptor) nominate(ctx context.Context, pod *corev1.Pod, node string) 
 	if err != nil {
 		return err
 	}
-	if err := p.client.Status().Patch(ctx, named(pod), client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := c.Status().Patch(ctx, named(pod), client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("nominate pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

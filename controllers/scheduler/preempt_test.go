@@ -10,8 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -89,6 +92,20 @@ func TestVictimsOfAPodThatWasDeletedMayBePreempted(t *testing.T) {
 	}
 }
 
+func TestAPodThatHasANodePreemptsNoPods(t *testing.T) {
+	victim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "victim"}}
+	c := interceptor.NewClient(fake.NewClientBuilder().WithObjects(victim).Build(), interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "high", nil) // as the API server answers
+		},
+	})
+	s := step{pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "high"}}, preemption: decision.Preemption{Node: "n", Victims: []*corev1.Pod{victim}}}
+	err := (&preemptor{client: c, now: time.Now}).preempt(t.Context(), s, func(*corev1.Pod) { t.Error("a victim was deleted") })
+	if !errors.Is(err, errPreemptorGone) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestPlaceOfANominatedPodIsFreeWhenItIsDeleted(t *testing.T) {
 	for name, gone := range map[string]func(*cluster){
 		"deleted":     func(c *cluster) { c.removePod("high") },
@@ -111,6 +128,41 @@ func TestPlaceOfANominatedPodIsFreeWhenItIsDeleted(t *testing.T) {
 	}
 }
 
+func TestVictimsThatWaitOnTheirNodeAreScheduledAgain(t *testing.T) {
+	c := newCluster(t)
+	c.class("example.com/disks")
+	c.core.claimChanged(nil, newClaim("data"))
+	c.node("n", nil)
+	c.pod("important", func(p *corev1.Pod) { on("n")(p); priority(9)(p) })
+	c.pod("low", uses("data"))
+	c.expect("low -> n data=")
+	waiting := c.steps["low"]
+	c.pod("high", priority(2))
+	s, _ := c.core.next()
+	if p := s.preemption; p.Node != "n" || len(p.Victims) != 0 || len(s.returned) != 1 || s.returned[0].Name != "low" {
+		t.Fatalf("preempts %+v, returns %v", p, s.returned)
+	}
+	c.expect("high -> n")
+	c.core.failed(waiting) // what it was waiting for has failed, too
+	c.now = c.now.Add(time.Minute)
+	c.expect("low: 1 Insufficient cpu")
+	c.removePod("important")
+	c.expect("low -> n data=")
+}
+
+func TestVictimsThatAreBeingBoundAreDeleted(t *testing.T) {
+	c := newCluster(t)
+	c.node("n", nil)
+	c.pod("important", func(p *corev1.Pod) { on("n")(p); priority(9)(p) })
+	c.pod("low", nil)
+	c.expect("low -> n")
+	c.pod("high", priority(2))
+	c.expect("high: 1 Insufficient cpu")
+	if s := c.steps["high"]; len(s.preemption.Victims) != 1 || len(s.returned) != 0 {
+		t.Errorf("preempts %+v, returns %v", s.preemption, s.returned)
+	}
+}
+
 func TestNominationOfAnEarlierSchedulerIsKept(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", nil)
@@ -125,6 +177,27 @@ func TestNominationOfAnEarlierSchedulerIsKept(t *testing.T) {
 	}
 	// The place stays reserved.
 	c.expect("high -> n", "lower: 1 Insufficient cpu")
+}
+
+func TestANominationThatIsOnlyExpectedEndsWithTheBinding(t *testing.T) {
+	c := newCluster(t)
+	c.class("example.com/disks")
+	claim := newClaim("data")
+	c.core.claimChanged(nil, claim)
+	c.node("n", nil)
+	c.pod("a", uses("data"))
+	c.expect("a -> n data=")
+	c.pod("a", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" }) // as the loop has written
+	bound := claim.DeepCopy()
+	bound.Annotations = map[string]string{volume.AnnBindCompleted: "yes", volume.AnnSelectedNode: "n"}
+	bound.Spec.VolumeName = "pv"
+	c.core.volumeChanged(nil, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}})
+	c.core.claimChanged(claim, bound)
+	c.expect("a -> n")
+	c.core.failed(c.steps["a"])
+	if got := c.core.snapshot.Nominated("a"); got != "" {
+		t.Errorf("nominated to %q", got)
+	}
 }
 
 func TestPreemptionNominatesThenMarksThenDeletes(t *testing.T) {

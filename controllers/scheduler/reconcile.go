@@ -45,6 +45,8 @@ type scheduler struct {
 	// without regard to their groups.
 	conditions *conditionReconciler
 	groups     *groupReconciler
+	// expects nominates pods to their nodes while what they need there is being prepared.
+	expects bool
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the manager
@@ -65,6 +67,7 @@ func (s *scheduler) Start(ctx context.Context) error {
 		preemptor:  &preemptor{client: s.plain, now: s.clock.Now},
 		conditions: s.conditions,
 		groups:     s.groups,
+		expects:    s.expects,
 		metrics:    newMetrics(),
 		running:    &running,
 	}
@@ -77,6 +80,7 @@ func (s *scheduler) Start(ctx context.Context) error {
 		extenders = append(extenders, e.During(ctx))
 	}
 	l.core.snapshot.SetExtenders(extenders...)
+	l.core.snapshot.During(ctx)
 	l.core.queue.Entered = l.metrics.entered
 	busy := func() bool { return l.binding.Load() > 0 }
 	l.events = newEventRecorder(s.plain, s.clock, s.scheme, busy)
@@ -104,6 +108,7 @@ type loop struct {
 	events     *eventRecorder
 	metrics    *schedulerMetrics
 	running    *sync.WaitGroup
+	expects    bool
 
 	// ready is set when the core has the initial lists of all watches. binding is
 	// the number of pods that are being bound; other goroutines read it.
@@ -199,6 +204,9 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 	l.binding.Add(1)
 	l.core.writes(s)
 	l.running.Go(func() {
+		if l.expects {
+			l.binder.expect(ctx, s)
+		}
 		if len(s.claims) > 0 {
 			err := l.binder.bindClaims(ctx, s.pod, s.node(), s.claims)
 			l.post(ctx, func() { l.claimed(ctx, s, start, err) })
@@ -229,13 +237,6 @@ func (l *loop) execute(ctx context.Context, s step, start time.Time) {
 		}
 		l.post(ctx, func() { l.bound(ctx, s, start, ok, err) })
 	})
-}
-
-// release deallocates or deletes the claim of a step, if there is one.
-func (l *loop) release(ctx context.Context, s step) {
-	if s.release != "" {
-		l.running.Go(func() { l.binder.release(ctx, s.pod, s.release) })
-	}
 }
 
 // claimed handles the result of binding a pod's claims. After success, the events

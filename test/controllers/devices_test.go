@@ -128,9 +128,15 @@ var _ = Describe("resource claims", func() {
 		Expect(first.Status.Allocation.AllocationTimestamp).NotTo(BeNil())
 		Eventually(func() string { return run(ctx, "-n", p.name, "describe", "pod", "web") }).Should(ContainSubstring("BindingConditionsPending"))
 
-		By("a device that fails is given back")
+		By("two pods share the device that fails")
+		p.addPod(ctx, "web2", func(pod *corev1.Pod) {
+			pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
+		})
+		both := And(HaveField("Status.Allocation.Devices.Results", HaveLen(1)), HaveField("Status.ReservedFor", HaveLen(2)), HaveField("Status.Devices", BeEmpty()))
+		Eventually(claim).Should(both)
+		Expect(run(ctx, "-n", p.name, "get", "pod", "web", "web2", "-o", "jsonpath={.items[*].status.nominatedNodeName}")).To(Equal(node + " " + node))
 		driverSets("example.com/broken")
-		Eventually(claim).Should(allocated)
+		Eventually(claim).Should(both)
 		Expect(nodeOf(ctx, p.name, "web")()).To(BeEmpty())
 
 		By("a manager that starts goes on waiting")
@@ -139,6 +145,7 @@ var _ = Describe("resource claims", func() {
 		Consistently(nodeOf(ctx, p.name, "web")).Should(BeEmpty())
 		driverSets("example.com/attached")
 		Eventually(nodeOf(ctx, p.name, "web")).Should(Equal(node))
+		Eventually(nodeOf(ctx, p.name, "web2")).Should(Equal(node))
 	})
 
 	It("are made for extended resources that a device class offers, also while the manager is killed, and deleted with the end of the pod", func(ctx SpecContext) {

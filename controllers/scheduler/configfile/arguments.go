@@ -77,7 +77,10 @@ func (p *parser) preemption(at *field.Path, args *configv1.DefaultPreemptionArgs
 
 func (p *parser) devices(at *field.Path, args *configv1.DynamicResourcesArgs, profile *decision.Profile) {
 	if args.FilterTimeout != nil {
-		p.unsupported(at.Child("filterTimeout"), "the search for devices has no time limit: remove this field")
+		if args.FilterTimeout.Duration < 0 {
+			p.invalid(at.Child("filterTimeout"), args.FilterTimeout.Duration.String(), "must not be negative")
+		}
+		profile.DeviceSearchTimeout = &args.FilterTimeout.Duration
 	}
 	if args.BindingTimeout == nil {
 		return

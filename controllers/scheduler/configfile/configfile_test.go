@@ -64,7 +64,7 @@ profiles:
   - name: VolumeBinding
     args: {bindTimeoutSeconds: 9223372036854775807, shape: [{utilization: 0, score: 10}, {utilization: 100, score: 0}]}
   - name: DynamicResources
-    args: {bindingTimeout: 1m30s}
+    args: {bindingTimeout: 1m30s, filterTimeout: 0s}
   - name: NodeAffinity
     args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: Exists}]}]}}}
 `))
@@ -84,7 +84,7 @@ profiles:
 		t.Error(got)
 	}
 	if !packing.IgnoredGroups.Has("example.com") || packing.RequiredWeight != 7 || !packing.IgnorePreferred || !packing.ListDefaulting ||
-		len(packing.DefaultConstraints) != 1 || len(packing.Balanced) != 3 || packing.MinCandidatePercentage != 20 || packing.MinCandidates != 5 || packing.BindTimeout < 290*365*24*time.Hour || packing.AddedAffinity == nil || packing.DeviceBindTimeout != 90*time.Second || fmt.Sprint(packing.VolumeShape) != "[{0 100} {100 0}]" || first.VolumeShape != nil {
+		len(packing.DefaultConstraints) != 1 || len(packing.Balanced) != 3 || packing.MinCandidatePercentage != 20 || packing.MinCandidates != 5 || packing.BindTimeout < 290*365*24*time.Hour || packing.AddedAffinity == nil || packing.DeviceBindTimeout != 90*time.Second || packing.DeviceSearchTimeout == nil || *packing.DeviceSearchTimeout != 0 || first.DeviceSearchTimeout != nil || fmt.Sprint(packing.VolumeShape) != "[{0 100} {100 0}]" || first.VolumeShape != nil {
 		t.Errorf("got %+v", packing)
 	}
 }
@@ -153,8 +153,8 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"what the manager has", header + "leaderElection: {leaderElect: true}\nclientConnection: {qps: 5}\n", []string{":3: leaderElection: Forbidden", ":4: clientConnection: Forbidden"}},
 		{"arguments of other plugins", header + "profiles:\n- pluginConfig:\n  - name: NodeName\n    args: {}\n", []string{
 			":5: profiles[0].pluginConfig[0].name: Forbidden: unsupported: NodeName has no arguments here"}},
-		{"arguments of devices", header + "profiles:\n- pluginConfig:\n  - name: DynamicResources\n    args: {filterTimeout: 5s, bindingTimeout: 999ms}\n", []string{
-			":6: profiles[0].pluginConfig[0].args.filterTimeout: Forbidden: unsupported: the search for devices has no time limit: remove this field",
+		{"arguments of devices", header + "profiles:\n- pluginConfig:\n  - name: DynamicResources\n    args: {filterTimeout: -1s, bindingTimeout: 999ms}\n", []string{
+			`:6: profiles[0].pluginConfig[0].args.filterTimeout: Invalid value: "-1s": must not be negative`,
 			`:6: profiles[0].pluginConfig[0].args.bindingTimeout: Invalid value: "999ms": must be at least 1 second`}},
 		{"arguments of volumes", header + "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {bindTimeoutSeconds: -1, shape: [{utilization: 0, score: 1}, {utilization: 0, score: 11}]}\n", []string{
 			":6: profiles[0].pluginConfig[0].args.bindTimeoutSeconds: Invalid value: -1: must not be negative",

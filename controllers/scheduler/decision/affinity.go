@@ -81,6 +81,9 @@ func (w *wantedDomains) include(n *node) bool {
 // preferredPodAffinity adds the weights of preferred affinity and subtracts those of
 // preferred anti-affinity, both of the pod and of the pods in the node's domains.
 func preferredPodAffinity(s *Snapshot, r *request, nodes []*node, scores []int64) bool {
+	if r.profile.IgnorePreferred && len(r.terms.preferred) == 0 {
+		return false
+	}
 	type liking struct {
 		domains
 		weight int64
@@ -95,12 +98,11 @@ func preferredPodAffinity(s *Snapshot, r *request, nodes []*node, scores []int64
 		add(s.countOf(selection{terms: []*term{t.term}}).in(t.topologyKey), t.weight)
 	}
 	for _, h := range s.boundTermsMatching(r.pod.Namespace, r.pod.Labels) {
-		switch {
-		case h.required:
-			add(h.in(h.topologyKey), r.profile.RequiredWeight)
-		case !r.profile.IgnorePreferred:
-			add(h.in(h.topologyKey), h.weight)
+		weight := h.weight
+		if h.required {
+			weight = r.profile.RequiredWeight
 		}
+		add(h.in(h.topologyKey), weight)
 	}
 	if len(likings) == 0 {
 		return false

@@ -1,7 +1,9 @@
 package decision
 
 import (
-	"context" //nolint:depguard // the library's allocator takes one, which is never cancelled here
+	"context" //nolint:depguard // the library's allocator takes one, which limits its time
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -14,12 +16,12 @@ import (
 	"svc.dev/svc/controllers/devicetaints"
 )
 
-// allocatorFeatures returns the features of the allocator. With binding conditions, it
-// allocates devices for which bindings have to wait.
-func allocatorFeatures(bindingConditions bool) structured.Features {
+// allocatorFeatures returns the features of the allocator. Only if pods wait for the binding
+// conditions of devices, it allocates those that have some.
+func allocatorFeatures(p *Profile) structured.Features {
 	return structured.Features{
 		AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true,
-		DeviceBindingAndStatus: bindingConditions,
+		DeviceBindingAndStatus: p.DeviceBindTimeout > 0, FractionalCapacityRange: p.FractionalCapacity,
 	}
 }
 
@@ -27,12 +29,32 @@ func allocatorFeatures(bindingConditions bool) structured.Features {
 const expressionsKept = 100
 
 // allocator returns an allocator of the devices that are free.
-func (d *devices) allocator(bindingConditions bool) (structured.Allocator, error) {
-	features := allocatorFeatures(bindingConditions)
+func (d *devices) allocator(profile *Profile) (structured.Allocator, error) {
+	features := allocatorFeatures(profile)
 	if d.expressions == nil {
 		d.expressions = cel.NewCache(expressionsKept, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity})
 	}
-	return structured.NewAllocator(context.Background(), features, d.taken(), classLister(d.classes), d.offered(), d.expressions)
+	return structured.NewAllocator(d.during, features, d.taken(), classLister(d.classes), d.offered(), d.expressions)
+}
+
+// During lets the end of ctx end the searches for devices.
+func (s *Snapshot) During(ctx context.Context) { s.devices.during = ctx }
+
+// search returns devices of a node for claims, one result for each of them if there are enough. A
+// search that takes too long, or is ended, is recorded: there can be no decision.
+func (need *devicesRequest) search(n *node, claims []*resourcev1.ResourceClaim) ([]resourcev1.AllocationResult, error) {
+	ctx := need.devices.during
+	if need.limit > 0 {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, need.limit)
+		defer end()
+	}
+	results, err := need.allocator.Allocate(ctx, n.object, claims)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("node %s: timed out trying to allocate devices", n.name)
+		need.aborted = err
+	}
+	return results, err
 }
 
 // taken returns the devices that claims have.

@@ -33,8 +33,8 @@ type Decision struct {
 	// the pod's extended resources is to be deleted. Empty if there is none.
 	Release string
 
-	// Err is the error of an extender, without whose answer there is no decision: of the
-	// other fields only Nodes is set then.
+	// Err is why there is no decision: an extender has failed, or the search for devices took too
+	// long. Of the other fields only Nodes is set then.
 	Err error
 
 	// Gated is set if the pod has scheduling gates: only a change of the pod itself

@@ -18,6 +18,10 @@ import (
 // kube-scheduler.
 const DefaultDeviceBindTimeout = 10 * time.Minute
 
+// DefaultDeviceSearchTimeout is how long the search for devices of a node may take, as with
+// kube-scheduler.
+const DefaultDeviceSearchTimeout = 10 * time.Second
+
 // DeviceWait is a resource claim whose devices are not ready: the pod is bound when their
 // drivers have set all binding conditions of the devices (KEP-5007).
 type DeviceWait struct {

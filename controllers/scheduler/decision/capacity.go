@@ -1,6 +1,8 @@
 package decision
 
 import (
+	"iter"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,22 +69,35 @@ func (st *storage) suffice(claims []*corev1.PersistentVolumeClaim, decisions []C
 }
 
 func (st *storage) sufficient(claim *corev1.PersistentVolumeClaim, n *node) bool {
-	name := volume.GetPersistentVolumeClaimClass(claim)
-	class := st.classes[name]
-	if class == nil || !st.capacities.drivers[class.Provisioner] {
+	if !st.isLimited(claim) {
 		return true
 	}
-	size := claim.Spec.Resources.Requests.Storage()
-	for _, report := range st.capacities.byClass[name] {
-		limit := report.Capacity
-		if report.MaximumVolumeSize != nil {
-			limit = report.MaximumVolumeSize
-		}
-		if limit != nil && limit.Cmp(*size) >= 0 && covers(report.NodeTopology, n) {
-			return true
-		}
+	for range st.reports(claim, n) {
+		return true
 	}
 	return false
+}
+
+// isLimited reports whether the driver of a claim's class reports how much it can provision.
+func (st *storage) isLimited(claim *corev1.PersistentVolumeClaim) bool {
+	class := st.classes[volume.GetPersistentVolumeClaimClass(claim)]
+	return class != nil && st.capacities.drivers[class.Provisioner]
+}
+
+// reports yields the reports about a node by which the volume of a claim can be provisioned there.
+func (st *storage) reports(claim *corev1.PersistentVolumeClaim, n *node) iter.Seq[*storagev1.CSIStorageCapacity] {
+	class, size := volume.GetPersistentVolumeClaimClass(claim), claim.Spec.Resources.Requests.Storage()
+	return func(yield func(*storagev1.CSIStorageCapacity) bool) {
+		for _, report := range st.capacities.byClass[class] {
+			limit := report.Capacity
+			if report.MaximumVolumeSize != nil {
+				limit = report.MaximumVolumeSize
+			}
+			if limit != nil && limit.Cmp(*size) >= 0 && covers(report.NodeTopology, n) && !yield(report) {
+				return
+			}
+		}
+	}
 }
 
 // covers reports whether a report is about a node. Without a topology it is about none.

@@ -68,6 +68,9 @@ func (s *Snapshot) feasible(r *request, nodes []*node, p policy, d *Decision) []
 		if failed, _ := s.rejects(nominated, &p, r, s.scratch.why[:0]); failed < 0 && s.nominatedPasses(r, nominated) {
 			return append(found, nominated)
 		}
+		if d.Err = r.aborted(); d.Err != nil {
+			return nil
+		}
 	}
 	start, checked, rejecting := s.start, 0, p.rejecting
 	reasons := s.scratch.reasons[:0]
@@ -83,6 +86,9 @@ func (s *Snapshot) feasible(r *request, nodes []*node, p policy, d *Decision) []
 		if failed < 0 {
 			found = append(found, n)
 			continue
+		}
+		if d.Err = r.aborted(); d.Err != nil {
+			return nil
 		}
 		if resolves(failed, why) {
 			s.scratch.resolvable = append(s.scratch.resolvable, n)

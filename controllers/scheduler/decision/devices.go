@@ -2,10 +2,11 @@ package decision
 
 import (
 	"cmp"
-	"context" //nolint:depguard // the library's allocator takes one, which is never cancelled here
+	"context" //nolint:depguard // see allocator.go
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/utils/ptr"
 
 	devicesapi "svc.dev/svc/apis/devices"
 )
@@ -44,10 +46,14 @@ type devices struct {
 	// assumed are the claims whose allocation or reservation is being written, as they
 	// will be.
 	assumed map[objectName]*assumedClaim
+	// released are the claims that pods have given back and no watch shows yet.
+	released map[objectName]*resourcev1.ResourceClaim
 	// extendedClaims are the names of the claims for extended resources, by their pods.
 	extendedClaims map[types.UID]string
 	// expressions are the compiled selectors; nil until one is needed.
 	expressions *cel.Cache
+	// during ends searches for devices.
+	during context.Context
 }
 
 // assumedClaim is a claim that is being written for a pod.
@@ -70,13 +76,21 @@ func newDevices() devices {
 		tainted: map[string]*resourcev1.ResourceSlice{},
 		assumed: map[objectName]*assumedClaim{},
 
+		released:       map[objectName]*resourcev1.ResourceClaim{},
 		extendedClaims: map[types.UID]string{},
+
+		during: context.Background(),
 	}
 }
 
-// SetResourceClaim adds a resource claim, or replaces it.
+// SetResourceClaim adds a resource claim, or replaces it, unless its pod has given back a later
+// version.
 func (s *Snapshot) SetResourceClaim(claim *resourcev1.ResourceClaim) {
 	name := objectName{claim.Namespace, claim.Name}
+	if released := s.devices.released[name]; released != nil && released.UID == claim.UID && isLate(claim, released) {
+		return
+	}
+	delete(s.devices.released, name)
 	s.devices.claims[name] = claim
 	if pod := devicesapi.ExtendedClaimOf(claim); pod != "" {
 		s.devices.extendedClaims[pod] = claim.Name
@@ -112,6 +126,7 @@ func (s *Snapshot) RemoveResourceClaim(namespace, name string) {
 	}
 	delete(s.devices.claims, key)
 	delete(s.devices.assumed, key)
+	delete(s.devices.released, key)
 }
 
 // SetDeviceClass adds a device class, or replaces it.
@@ -214,6 +229,10 @@ type devicesRequest struct {
 	placed map[*node]placement
 	// allocated are the allocated claims.
 	allocated []*resourcev1.ResourceClaim
+	// aborted is why a search for devices had no result.
+	aborted error
+	// limit is how long the search for a node may take; zero means without a limit.
+	limit time.Duration
 	// devices and counts are what scores of extended resources read; see countOf.
 	devices *devices
 	counts  map[string]*deviceCounts
@@ -249,7 +268,7 @@ func allocatesDevices(s *Snapshot, r *request) rule {
 			return rule{}
 		}
 		var err error
-		if r.devices, err = s.devices.request(r.pod, extended, r.profile.DeviceBindTimeout > 0); err != nil {
+		if r.devices, err = s.devices.request(r.pod, extended, r.profile); err != nil {
 			return rule{podReason: err.Error()}
 		}
 	}
@@ -268,8 +287,9 @@ func allocatesDevices(s *Snapshot, r *request) rule {
 
 // request returns what a pod needs, for its claims and its extended resources, if any. The
 // error is the reason why it fits no node.
-func (d *devices) request(pod *corev1.Pod, extended *extendedRequest, bindingConditions bool) (*devicesRequest, error) {
-	need := &devicesRequest{extended: extended, devices: d, placed: map[*node]placement{}}
+func (d *devices) request(pod *corev1.Pod, extended *extendedRequest, profile *Profile) (*devicesRequest, error) {
+	need := &devicesRequest{extended: extended, devices: d, placed: map[*node]placement{}, limit: ptr.Deref(profile.DeviceSearchTimeout, 0)}
+	bindingConditions := profile.DeviceBindTimeout > 0
 	for i := range pod.Spec.ResourceClaims {
 		claim, err := d.usable(pod, &pod.Spec.ResourceClaims[i])
 		switch {
@@ -301,7 +321,7 @@ func (d *devices) request(pod *corev1.Pod, extended *extendedRequest, bindingCon
 		return need, nil
 	}
 	var err error
-	need.allocator, err = d.allocator(bindingConditions)
+	need.allocator, err = d.allocator(profile)
 	return need, err
 }
 
@@ -448,7 +468,7 @@ func (need *devicesRequest) allocateOn(n *node) ([]DeviceDecision, error) {
 	if len(allocate) == 0 {
 		return decisions, nil
 	}
-	results, err := need.allocator.Allocate(context.Background(), n.object, allocate)
+	results, err := need.search(n, allocate)
 	switch {
 	case err != nil:
 		return nil, err
@@ -463,23 +483,4 @@ func (need *devicesRequest) allocateOn(n *node) ([]DeviceDecision, error) {
 		decisions = append(decisions, d)
 	}
 	return decisions, nil
-}
-
-// release returns the name of an allocated claim because of which a node was rejected, and
-// that no other pod uses: without its allocation it can be allocated for another node. First
-// it is the claim for the pod's extended resources, which is made for a node. It is empty if
-// there is none.
-func (need *devicesRequest) release(pod *corev1.Pod) string {
-	switch {
-	case need == nil:
-		return ""
-	case need.extended != nil && need.extended.made != nil:
-		return need.extended.made.Name
-	}
-	for _, r := range need.reach {
-		if r.missed && !devicesapi.IsReservedForOthers(r.claim, pod.UID) {
-			return r.claim.Name
-		}
-	}
-	return ""
 }

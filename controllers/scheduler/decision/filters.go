@@ -366,6 +366,14 @@ func newRequest(pod *corev1.Pod, profile *Profile) *request {
 	return r
 }
 
+// aborted returns why nodes could not be decided on, if that is so.
+func (r *request) aborted() error {
+	if r.devices == nil {
+		return nil
+	}
+	return r.devices.aborted
+}
+
 // label is a label that a node must have.
 type label struct{ key, value string }
 

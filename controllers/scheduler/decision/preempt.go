@@ -53,7 +53,10 @@ func (s *Snapshot) Preempt(pod *corev1.Pod, d *Decision, choose func(n int) int)
 		reasons.add(noVictims, len(nodes))
 		return Preemption{Clear: true, Message: notAvailable(d.Nodes, reasons.byReason())}
 	}
-	candidates, err := s.extendPreemption(pod, s.candidates(pod, nodes, choose, &reasons))
+	candidates, err := s.candidates(pod, nodes, choose, &reasons)
+	if err == nil {
+		candidates, err = s.extendPreemption(pod, candidates)
+	}
 	if err != nil {
 		return Preemption{Message: err.Error()}
 	}
@@ -95,10 +98,11 @@ type candidate struct {
 }
 
 // candidates returns the candidates among nodes, and adds the reasons of the others.
-// The search ends when there are enough, one of which violates no disruption budget.
-func (s *Snapshot) candidates(pod *corev1.Pod, nodes []*node, choose func(n int) int, reasons *reasons) []candidate {
+// The search ends when there are enough, one of which violates no disruption budget. An error is
+// that the search for devices took too long.
+func (s *Snapshot) candidates(pod *corev1.Pod, nodes []*node, choose func(n int) int, reasons *reasons) ([]candidate, error) {
 	if len(nodes) == 0 {
-		return nil
+		return nil, nil
 	}
 	r := newRequest(pod, s.profileOf(pod))
 	t := trial{Snapshot: s, request: r, policy: s.prepare(r, s.scratch.checks)}
@@ -112,6 +116,9 @@ func (s *Snapshot) candidates(pod *corev1.Pod, nodes []*node, choose func(n int)
 	var found []candidate
 	for i := range nodes {
 		c, why := t.candidate(nodes[(start+i)%len(nodes)])
+		if err := r.aborted(); err != nil {
+			return nil, err
+		}
 		if len(why) > 0 {
 			for _, reason := range why {
 				reasons.add(reason, 1)
@@ -123,7 +130,7 @@ func (s *Snapshot) candidates(pod *corev1.Pod, nodes []*node, choose func(n int)
 			break
 		}
 	}
-	return found
+	return found, nil
 }
 
 // trial finds victims for a pod by hiding pods of the snapshot.

@@ -33,7 +33,7 @@ type Profile struct {
 	Balanced []corev1.ResourceName
 
 	// RequiredWeight is the weight of other pods' required affinity in scores, and
-	// IgnorePreferred leaves out their preferred one.
+	// IgnorePreferred leaves out all affinity of theirs for a pod without a preferred one.
 	RequiredWeight  int64
 	IgnorePreferred bool
 
@@ -53,12 +53,21 @@ type Profile struct {
 	// of the volumes which they would be bound to there (the feature gate
 	// VolumeCapacityPriority). Nil scores no node by its volumes.
 	VolumeShape []ShapePoint
+	// ScoreCapacity scores a node where all claims are to get new volumes by the part that these
+	// take of the capacity for them, by the same shape (the feature gate StorageCapacityScoring).
+	ScoreCapacity bool
 
 	// BindTimeout is how long a pod waits for its claims to be bound.
 	BindTimeout time.Duration
 	// DeviceBindTimeout is how long a pod waits for its devices to be ready (the feature gate
 	// DRADeviceBindingConditions). Zero waits for none.
 	DeviceBindTimeout time.Duration
+	// DeviceSearchTimeout is how long the search for devices of a node may take (the feature gate
+	// DRASchedulerFilterTimeout). Nil and zero set no limit.
+	DeviceSearchTimeout *time.Duration
+	// FractionalCapacity lets the ranges of capacity that requests may have be fractions (the feature
+	// gate DRAFractionalCapacityRange).
+	FractionalCapacity bool
 	// ExtendedResources lets pods get devices for extended resources that device classes offer
 	// (the feature gate DRAExtendedResource).
 	ExtendedResources bool

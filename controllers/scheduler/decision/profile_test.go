@@ -109,6 +109,40 @@ claim logs class=fast size=4Gi
 	})
 }
 
+func TestProfilesScoreTheCapacityForNewVolumes(t *testing.T) {
+	const cluster = `
+class pool waits provisioner=d1
+class cold waits provisioner=d2
+class unlimited waits provisioner=d3
+class local waits
+driver d1
+driver d2
+volume whole class=local size=4Gi on=a
+volume half class=local size=8Gi on=b
+node a
+node b
+capacity pool-a class=pool size=10Gi on=a
+capacity pool-b class=pool size=20Gi on=b
+capacity cold-a class=cold size=10Gi on=a
+capacity cold-b class=cold size=10Gi on=b
+claim five class=pool size=5Gi
+claim four class=pool size=4Gi
+claim ice class=cold size=5Gi
+claim any class=unlimited size=5Gi
+claim data class=local size=4Gi
+`
+	emptyFirst := func(p *Profile) { p.VolumeShape, p.ScoreCapacity = DefaultCapacityShape(), true }
+	testProfiles(t, []profileCase{
+		{"not with the shape alone", func(p *Profile) { p.VolumeShape = DefaultCapacityShape() }, cluster + "score VolumeBinding db claim=five", "no preference"},
+		{"the node with the most capacity", emptyFirst, cluster + "score VolumeBinding db claim=five", "a=50 b=75"},
+		{"the largest of several reports", emptyFirst, cluster + "capacity more-a class=pool size=40Gi on=a\nscore VolumeBinding db claim=five", "a=88 b=75"},
+		{"the sum of the claims of a class", emptyFirst, cluster + "score VolumeBinding db claim=five claim=four", "a=10 b=55"},
+		{"the mean of the classes", emptyFirst, cluster + "score VolumeBinding db claim=five claim=four claim=ice", "a=30 b=53"},
+		{"existing volumes only, if there are some", emptyFirst, cluster + "score VolumeBinding db claim=data claim=five", "a=0 b=50"},
+		{"no capacity that no driver reports", emptyFirst, cluster + "score VolumeBinding db claim=any", "no preference"},
+	})
+}
+
 func TestProfilesSetAffinityAndSpread(t *testing.T) {
 	testProfiles(t, []profileCase{
 		{"the weight of required affinity", func(p *Profile) { p.RequiredWeight = 0 }, `
@@ -116,11 +150,17 @@ node a
 node b
 pod client on=a near={app=web}/host
 score InterPodAffinity web {app=web}`, "no preference"},
-		{"preferred affinity of other pods is ignored", func(p *Profile) { p.IgnorePreferred = true }, `
+		{"affinity of other pods is ignored", func(p *Profile) { p.IgnorePreferred = true }, `
 node a
 node b
 pod client on=a near~10={app=web}/host
+pod cache on=a near={app=web}/host
 score InterPodAffinity web {app=web}`, "no preference"},
+		{"affinity of other pods is not ignored for a pod with a preferred one", func(p *Profile) { p.IgnorePreferred = true }, `
+node a
+node b
+pod client on=a near~10={app=web}/host
+score InterPodAffinity web {app=web} away~1={app=none}/host`, "a=100 b=0"},
 		{"a required constraint by default", func(p *Profile) {
 			p.ListDefaulting = true
 			p.DefaultConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule}}

@@ -19,7 +19,7 @@ var scores = []score{
 	{dynamicResources, 2, preferredDevices},
 	{"NodeResourcesBalancedAllocation", 1, balancedAllocation},
 	{"ImageLocality", 1, imageLocality},
-	{"VolumeBinding", 1, fullVolumes},
+	{"VolumeBinding", 1, volumesByShape},
 }
 
 // score has a name, a weight and a function. apply writes a number from 0 to maxScore

@@ -193,6 +193,12 @@ func (q *Queue) Get(uid types.UID) *corev1.Pod {
 	return nil
 }
 
+// Has reports whether a pod is in one of the queues, and neither gated nor in flight.
+func (q *Queue) Has(uid types.UID) bool {
+	e := q.entries[uid]
+	return e != nil && e.in != nil
+}
+
 // Remove removes a pod that was deleted or bound.
 func (q *Queue) Remove(uid types.UID) {
 	if e := q.entries[uid]; e != nil {
