@@ -214,7 +214,7 @@ func runAgent(ctx context.Context, s *config.Settings, c agent.Config) error {
 		return a.RunOnce(ctx)
 	}
 	var settling sync.WaitGroup
-	settling.Go(func() { footprint.Settle(ctx); footprint.Rest(ctx) })
+	settling.Go(func() { footprint.Limit(ctx); footprint.Settle(ctx); footprint.Rest(ctx) })
 	defer settling.Wait()
 	defer stop()
 	return a.Run(ctx)

@@ -14,8 +14,9 @@ import (
 // garbage.
 const settleTime = 10 * time.Second
 
-// Run tunes a process with caches until ctx is done: it calls Settle, then Pace and Rest.
+// Run tunes a process with caches until ctx is done: it calls Limit and Settle, then Pace and Rest.
 func Run(ctx context.Context) {
+	Limit(ctx)
 	Settle(ctx)
 	var both sync.WaitGroup
 	both.Go(func() { Pace(ctx) })
