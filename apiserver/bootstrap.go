@@ -55,7 +55,7 @@ func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server 
 	}
 	var added []*bootstrapStep
 	for _, step := range steps {
-		s := newBootstrapStep(step, c.clock)
+		s := newBootstrapStep(step, c.stores.recorded.allows, c.clock)
 		if err := server.AddPostStartHook(step.Name, s.hook); err != nil {
 			return nil, err
 		}
@@ -87,6 +87,8 @@ func (c *chain) publishedAuthentication() bootstrap.Authentication {
 type bootstrapStep struct {
 	bootstrap.Step
 	clock clock.Clock
+	// allows returns when the step may run, or false when the channel is closed before.
+	allows func(stopped <-chan struct{}) bool
 	// succeeded gets the hook's context, which is done when the server has stopped
 	// answering requests.
 	succeeded chan context.Context
@@ -97,15 +99,15 @@ type bootstrapStep struct {
 	keeping sync.Mutex
 }
 
-func newBootstrapStep(step bootstrap.Step, clock clock.Clock) *bootstrapStep {
-	s := &bootstrapStep{Step: step, clock: clock, succeeded: make(chan context.Context, 1)}
+func newBootstrapStep(step bootstrap.Step, allows func(stopped <-chan struct{}) bool, clock clock.Clock) *bootstrapStep {
+	s := &bootstrapStep{Step: step, allows: allows, clock: clock, succeeded: make(chan context.Context, 1)}
 	s.stopping, s.end = context.WithCancel(context.Background())
 	return s
 }
 
 // hook returns when the step has succeeded, or when the server stops.
 func (s *bootstrapStep) hook(hook genericapiserver.PostStartHookContext) error {
-	if s.First(hook, s.clock) == nil {
+	if s.allows(hook.Done()) && s.First(hook, s.clock) == nil {
 		s.succeeded <- hook
 	}
 	return nil
@@ -142,14 +144,21 @@ func (s *bootstrapStep) stop() error {
 // repairReservations makes the reservations agree with the objects that hold
 // them, and the objects of addresses with both, which a crash may have left different.
 func (c *chain) repairReservations(ctx context.Context) error {
-	holders, err := reservation.Holders(ctx, c.stores.kinds, func(ctx context.Context, kind *resource.Kind) ([]runtime.Object, error) {
-		return c.stores.env.Objects(kind.Resource()).List(ctx, "", labels.Everything())
-	})
+	holders := func(ctx context.Context) (map[string]map[string][]resource.Owner, error) {
+		return reservation.Holders(ctx, c.stores.kinds, func(ctx context.Context, kind *resource.Kind) ([]runtime.Object, error) {
+			return c.stores.env.Objects(kind.Resource()).List(ctx, "", labels.Everything())
+		})
+	}
+	byPool, err := holders(ctx)
 	if err != nil {
 		return err
 	}
-	for pool, held := range holders {
-		report, err := c.stores.reservations.Repair(ctx, pool, held, 2*c.options.Requests.Timeout+time.Minute)
+	for pool, held := range byPool {
+		again := func(ctx context.Context) (map[string][]resource.Owner, error) {
+			byPool, err := holders(ctx)
+			return byPool[pool], err
+		}
+		report, err := c.stores.reservations.Repair(ctx, pool, held, again, 2*c.options.Requests.Timeout+time.Minute)
 		if err != nil {
 			return fmt.Errorf("repair reservations of %s: %w", pool, err)
 		}

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ func TestAStepIsStoppedWhenTheServerBeginsToStop(t *testing.T) {
 					Name: "s", Interval: time.Second,
 					Ensure: func(context.Context) error { time.Sleep(delay); calls++; return nil },
 					Stop:   func(context.Context) error { stops++; return nil },
-				}, clock.RealClock{})
+				}, func(<-chan struct{}) bool { return true }, clock.RealClock{})
 				go s.keep(nil)
 				go func() { _ = s.hook(genericapiserver.PostStartHookContext{Context: hook}) }()
 				time.Sleep(10 * time.Second)
@@ -41,6 +42,28 @@ func TestAStepIsStoppedWhenTheServerBeginsToStop(t *testing.T) {
 				synctest.Wait()
 				if stops != 1 || calls != before {
 					t.Errorf("stopped %d times, and called %d times after that", stops, calls-before)
+				}
+			})
+		})
+	}
+}
+
+func TestAStepDoesNotRunBeforeTheReleaseMayServeWhatIsStored(t *testing.T) {
+	for name, refused := range map[string]error{"it may": nil, "it must not": errors.New("it would lose a field")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, calls := undecided(), 0
+				s := newBootstrapStep(bootstrap.Step{Ensure: func(context.Context) error { calls++; return nil }}, r.allows, clock.RealClock{})
+				go func() { _ = s.hook(genericapiserver.PostStartHookContext{Context: t.Context()}) }()
+				synctest.Wait()
+				if calls != 0 {
+					t.Error("it runs before it is decided")
+				}
+				r.refused = refused
+				close(r.done)
+				synctest.Wait()
+				if ran := calls > 0; ran != (refused == nil) {
+					t.Errorf("it runs when it is decided: %v", ran)
 				}
 			})
 		})

@@ -39,8 +39,6 @@ type chain struct {
 	drain  *drain.Drain
 	layers layers
 	items  *itemcache.Cache // nil for none
-	// recorded decides whether the release may serve what is stored.
-	recorded *recordedRelease
 	// deprecated are the versions that the libraries have deprecated.
 	deprecated *deprecation.Versions
 	clock      clock.WithTicker
@@ -57,7 +55,7 @@ func newChain(o *options.Options, id *identity, s *stores, c *clients, a *addres
 	types := openapi.New("svc", documentsVersion(o), definitions.Definitions, scheme, clock)
 	docs := openapi.New("svc", documentsVersion(o), s.served.Fields().Definitions(definitions.Definitions), scheme, clock)
 	return &chain{
-		options: o, identity: id, stores: s, clients: c, addresses: a, hosted: behind, docs: docs, types: types, drain: drain.New(), layers: l, items: l.items(clock), recorded: newRecordedRelease(o, s, clock), clock: clock,
+		options: o, identity: id, stores: s, clients: c, addresses: a, hosted: behind, docs: docs, types: types, drain: drain.New(), layers: l, items: l.items(clock), clock: clock,
 		deprecated: deprecation.At(o.Release, s.served.Table(), s.kinds),
 		discovered: make(chan struct{}),
 	}
@@ -110,7 +108,7 @@ func (c *chain) assemble() (*Server, error) {
 		backend:      c.stores.backend,
 		servers:      c.stores.servers,
 		items:        c.items,
-		recorded:     c.recorded,
+		recorded:     c.stores.recorded,
 		objectCounts: config.StorageObjectCountTracker,
 		encryption:   c.stores.encryption,
 		requests:     c.clients.requests,

@@ -76,7 +76,7 @@ func (c *chain) genericConfig() (*genericapiserver.RecommendedConfig, error) {
 	config.ShutdownDelayDuration = o.Requests.ShutdownDelay
 	config.BuildHandlerChainFunc = c.filters
 	etcdCheck := healthz.NamedCheck("etcd", func(r *http.Request) error { return c.stores.backend.Check(r.Context()) })
-	config.AddReadyzChecks(etcdCheck, c.recorded)
+	config.AddReadyzChecks(etcdCheck, c.stores.recorded)
 	config.HealthzChecks = append(config.HealthzChecks, etcdCheck)
 	config.LivezChecks = append(config.LivezChecks, liveEtcd)
 	// A restart mends no KMS plugin either.

@@ -14,7 +14,9 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -31,7 +33,7 @@ import (
 )
 
 // recordedRelease makes the release that the server serves that of the stored objects
-// before it serves them, if it loses nothing of them.
+// before it writes one, if it loses nothing of them.
 type recordedRelease struct {
 	keeper *record.Keeper
 	clock  clock.Clock
@@ -40,7 +42,7 @@ type recordedRelease struct {
 	// failure is the error of the last attempt to decide it; nil if none has failed.
 	failure atomic.Pointer[error]
 	// examining is closed when etcd has answered and the stored objects are read, and done
-	// when it is decided.
+	// when it is decided. A server that stops before does not close done.
 	examining, done chan struct{}
 }
 
@@ -81,18 +83,17 @@ func newRecordedRelease(o *options.Options, s *stores, clock clock.Clock) *recor
 // checkInterval is how often an attempt that has failed is repeated.
 const checkInterval = time.Second
 
-// check decides whether the release may serve the stored objects. It waits for etcd, and
-// calls refuse if it may not.
+// check decides whether the release may serve the stored objects, unless ctx is done before.
+// It waits for etcd, and calls refuse if it may not.
 func (r *recordedRelease) check(ctx context.Context, refuse func()) {
-	defer close(r.done)
 	for {
 		err := r.keeper.Check(ctx)
-		if err == nil {
-			return
-		}
 		if refusal := (*record.Refusal)(nil); errors.As(err, &refusal) {
-			r.refused = refusal
+			r.refused, err = refusal, nil
 			refuse()
+		}
+		if err == nil {
+			close(r.done)
 			return
 		}
 		r.failed(ctx, err)
@@ -121,6 +122,18 @@ func (r *recordedRelease) allows(stopped <-chan struct{}) bool {
 	case <-stopped:
 		return false
 	}
+}
+
+// writable returns an error until it is decided that the release may serve the stored
+// objects: it would drop the fields that it lacks of those that it writes.
+func (r *recordedRelease) writable() error {
+	err := r.Check(nil)
+	if err == nil {
+		return nil
+	}
+	unavailable := apierrors.NewServiceUnavailable(err.Error())
+	unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(checkInterval / time.Second)}
+	return unavailable
 }
 
 // await returns when the server may begin to serve, or has to end: when it is decided, when

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
@@ -78,6 +79,25 @@ func TestAServerIsNotReadyBeforeItMayServeWhatIsStored(t *testing.T) {
 	}
 }
 
+func TestNothingIsWrittenBeforeTheReleaseMayServeWhatIsStored(t *testing.T) {
+	r := undecided()
+	unavailable := func(state string) {
+		t.Helper()
+		err := r.writable()
+		if seconds, retry := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !retry || seconds < 1 {
+			t.Errorf("%s: %v", state, err)
+		}
+	}
+	unavailable("before it is decided")
+	r.refused = errors.New("it would lose a field")
+	close(r.done)
+	unavailable("it must not serve")
+	r.refused = nil
+	if err := r.writable(); err != nil {
+		t.Errorf("it may serve: %v", err)
+	}
+}
+
 // failingKV is an etcd whose next answers are errors, and then an empty one.
 type failingKV struct {
 	clientv3.KV
@@ -102,7 +122,11 @@ func TestWhyItIsNotDecidedYetIsReportedAndLoggedWhenItChanges(t *testing.T) {
 		r.clock = clock.RealClock{}
 		r.keeper = &record.Keeper{KV: &failingKV{errs: []string{"etcd is away", "etcd is away", "etcd has no leader", "etcd is away"}}}
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
-		go r.check(ctx, func() { t.Error("the release is refused") })
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			r.check(ctx, func() { t.Error("the release is refused") })
+		}()
 		for i, want := range []struct {
 			reason string
 			lines  int
@@ -117,7 +141,10 @@ func TestWhyItIsNotDecidedYetIsReportedAndLoggedWhenItChanges(t *testing.T) {
 			<-time.After(checkInterval)
 		}
 		cancel()
-		<-r.done
+		<-ended
+		if err := r.writable(); err == nil {
+			t.Error("a server that stops before it is decided may write")
+		}
 		if got := strings.Count(logged(), "Failed to decide"); got != 3 {
 			t.Errorf("a stop is logged: %s", logged())
 		}

@@ -90,7 +90,7 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 	if err := release.SetExpressions(o.Release); err != nil {
 		return nil, err
 	}
-	if err := gates.SetStreamingLists(releases.Release(o.Release.Minor)); err != nil {
+	if err := gates.SetLibraries(releases.Release(o.Release.Minor)); err != nil {
 		return nil, err
 	}
 	kinds := registry.New()
@@ -151,11 +151,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 	background.Go(func() { s.discovery.wait(ctx) })
 	background.Go(func() { s.drain.Run(ctx, stopped, s.delay, s.clock) })
 	for _, step := range s.bootstrap {
-		background.Go(func() {
-			if s.recorded.allows(stopped) {
-				step.keep(stopped)
-			}
-		})
+		background.Go(func() { step.keep(stopped) })
 	}
 	// A server that stops answers requests until the last one has ended.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -182,7 +178,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 }
 
 // serve serves until ctx is done. A release that must not serve what is stored does not
-// begin to, unless etcd answers later than syncTimeout.
+// begin to, unless etcd answers later than syncTimeout; then it writes nothing.
 func (s *Server) serve(ctx context.Context) error {
 	s.recorded.await(ctx, s.clock.After(syncTimeout))
 	if ctx.Err() != nil {

@@ -48,6 +48,8 @@ type stores struct {
 	allocations  *servermetrics.Allocations
 	env          *resource.Env
 	registry     *registry.Registry
+	// recorded decides whether the release may serve what is stored.
+	recorded *recordedRelease
 	// gate reports whether a feature gate is on at the release.
 	gate func(gate string) bool
 }
@@ -89,11 +91,13 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 	etcd := o.Etcd
 	etcd.SharedWatches, etcd.PartWatches, etcd.HistoryBytes = l.sharedWatches(), l.partWatches(), l.historyBytes()
 	etcd.Transformers, etcd.Clock = s.encryption.ResourceTransformers, clock
+	etcd.Writable = func() error { return s.recorded.writable() }
 	if s.backend, err = storage.Open(etcd); err != nil {
 		s.encryption.Close()
 		return nil, err
 	}
 	s.reservations = reservation.New(s.backend.Client().KV, s.backend.Prefix(), clock)
+	s.recorded = newRecordedRelease(o, s, clock)
 	s.servers = established.NewServers(s.backend.Client(), s.backend.Prefix(), serverID, s.backend.Embedded())
 	if s.env, err = s.newEnv(o, id, clock); err != nil {
 		return nil, errors.Join(err, s.close())

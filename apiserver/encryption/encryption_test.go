@@ -16,6 +16,9 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"svc.dev/svc/apiserver/gates"
+	"svc.dev/svc/internal/releases"
 )
 
 // secretbox returns a configuration with keys of these names.
@@ -137,6 +140,27 @@ func TestAChangedFileIsReadAndABadOneIsReportedAndNotUsed(t *testing.T) {
 	f.write(t, secretbox("third", "second", "first"))
 	eventually(t, "a file that is mended is used", func() bool { _, key := seal(t, e); return key == "third" })
 	eventually(t, "the reload is counted", func() bool { return reloads(t, "success") == succeeded+1 })
+}
+
+func TestVersion1OfKMSPluginsNeedsAGateOnlyAfterRelease28(t *testing.T) {
+	if err := gates.Set(); err != nil {
+		t.Fatal(err)
+	}
+	f := file(filepath.Join(t.TempDir(), "encryption.yaml"))
+	f.write(t, "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n"+
+		"resources: [{resources: [secrets], providers: [{kms: {name: plugin, endpoint: 'unix:///nowhere.sock'}}]}]\n")
+	for release, works := range map[releases.Release]bool{16: true, 27: true, 28: true, 29: false, 37: false} {
+		if err := gates.SetLibraries(release); err != nil {
+			t.Fatal(err)
+		}
+		e, err := Open(Config{File: string(f)}, "server")
+		if err == nil {
+			e.Close()
+		}
+		if works != (err == nil) || !works && !strings.Contains(err.Error(), "--feature-gates=KMSv1=true") {
+			t.Errorf("%v: %v", release, err)
+		}
+	}
 }
 
 // reloads returns the metric of reloads with a status.

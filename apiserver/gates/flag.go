@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
-	"k8s.io/apiserver/pkg/features"
 	"k8s.io/component-base/featuregate"
 	featuremetrics "k8s.io/component-base/metrics/prometheus/feature"
 
@@ -79,8 +78,8 @@ func Record(ctx context.Context, r releases.Release, set featuregate.FeatureGate
 	}
 	for _, gate := range all {
 		decides := gates
-		// The libraries have defaults of their own, but for the gate that SetStreamingLists sets.
-		if slices.Contains(ofLibraries, gate.Name) && featuregate.Feature(gate.Name) != features.WatchList {
+		// The libraries have defaults of their own, but for the gates that SetLibraries sets.
+		if slices.Contains(ofLibraries, gate.Name) && !slices.Contains(ofRelease, featuregate.Feature(gate.Name)) {
 			decides = set
 		}
 		featuremetrics.RecordFeatureInfo(ctx, gate.Name, string(gate.Spec().PreRelease), decides.Enabled(featuregate.Feature(gate.Name)))

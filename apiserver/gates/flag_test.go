@@ -8,9 +8,9 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/spf13/pflag"
-	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/component-base/metrics/legacyregistry"
 	featuremetrics "k8s.io/component-base/metrics/prometheus/feature"
 	"k8s.io/klog/v2"
@@ -122,7 +122,7 @@ func TestTheMetricHasTheGatesOfTheRelease(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"SidecarContainers": " 1", "MaxUnavailableStatefulSet": "BETA 0", "ClusterTrustBundle": "BETA 0", "SvcFastJSON": "BETA 1", "AllAlpha": "ALPHA 0",
-		"WatchList":                 "BETA 1",
+		"WatchList": "BETA 1", "AllowUnsafeMalformedObjectDeletion": "ALPHA 0",
 		"ProxyTerminatingEndpoints": "",
 	} {
 		if got[name] != want {
@@ -154,22 +154,54 @@ func TestTheGatesOfAReleaseAreMadeWithoutTheWarningsOfTheFlag(t *testing.T) {
 	}
 }
 
-// TestStreamingListsAreOfferedAtTheReleasesThatHaveThemOn, whose gate was on in 1.32, and off in 1.33.
-func TestStreamingListsAreOfferedAtTheReleasesThatHaveThemOn(t *testing.T) {
+// TestTheLibrariesHaveTheGatesOfTheRelease: of gates whose default has changed since, and which
+// clients or operators see.
+func TestTheLibrariesHaveTheGatesOfTheRelease(t *testing.T) {
 	if err := Set(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := SetStreamingLists(28); err != nil {
+		if err := SetLibraries(28); err != nil {
 			t.Error(err)
 		}
 	})
-	for release, want := range map[releases.Release]bool{16: false, 28: false, 32: true, 33: false, 34: true, 37: true} {
-		if err := SetStreamingLists(release); err != nil {
-			t.Fatal(err)
+	for name, on := range map[featuregate.Feature]map[releases.Release]bool{
+		// It was on in 1.32, and off in 1.33.
+		"WatchList":                          {16: false, 28: false, 32: true, 33: false, 34: true, 37: true},
+		"AllowUnsafeMalformedObjectDeletion": {16: false, 28: false, 32: false, 36: false, 37: true},
+		// Version 1 was there before the gate.
+		"KMSv1":                           {16: true, 27: true, 28: true, 29: false, 37: false},
+		"AllowParsingUserUIDFromCertAuth": {28: false, 32: false, 33: true, 37: true},
+		"CRDObservedGenerationTracking":   {28: false, 35: false, 36: true, 37: true},
+		"ComponentStatusz":                {28: false, 35: false, 36: true, 37: true},
+	} {
+		if !slices.Contains(ofLibraries, string(name)) {
+			t.Errorf("%s is no gate of the libraries", name)
 		}
-		if got := utilfeature.DefaultFeatureGate.Enabled(features.WatchList); got != want {
-			t.Errorf("%v: %v, want %v", release, got, want)
+		for release, want := range on {
+			if err := SetLibraries(release); err != nil {
+				t.Fatal(err)
+			}
+			if got := utilfeature.DefaultFeatureGate.Enabled(name); got != want {
+				t.Errorf("%s at %v: %v, want %v", name, release, got, want)
+			}
+		}
+	}
+}
+
+func TestAGateOfTheLibrariesThatIsSetKeepsItsValue(t *testing.T) {
+	if err := Set(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := SetLibraries(28); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, value := range map[featuregate.Feature]bool{"KMSv1": true, "AllowUnsafeMalformedObjectDeletion": false} {
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, name, value)
+		if err := SetLibraries(37); err != nil || utilfeature.DefaultFeatureGate.Enabled(name) != value {
+			t.Errorf("%s is not %v: %v", name, value, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientfeatures "k8s.io/client-go/features"
@@ -123,7 +124,7 @@ func Validate(enabled featuregate.FeatureGate) []error {
 //
 // Streaming lists are alpha and off in the specification (document 1, sections 4
 // and 9), so svc's own clients do not ask for them, and servers only offer them at the
-// releases that SetStreamingLists knows; the proxy to API servers of other versions is
+// releases that SetLibraries knows; the proxy to API servers of other versions is
 // off, too (document 3 section 9). One goroutine decodes the events
 // of a type, as in release 1.28: with a goroutine for each event, an event is handed
 // over twice more.
@@ -163,13 +164,41 @@ func Set() error {
 	return client.Set(clientfeatures.WatchListClient, false)
 }
 
-// SetStreamingLists lets the API servers of this process offer streaming lists (KEP-3157) as the
-// gate WatchList of a release says: they are on by default in 1.32 and since 1.34. It is called before a
-// server makes its watch caches.
-func SetStreamingLists(r releases.Release) error {
+// ofRelease are the gates of libraries that have the values of the release, since clients or
+// operators see what they change: streaming lists (KEP-3157), the deletion of objects that
+// cannot be read (KEP-3926), version 1 of KMS plugins, UIDs in client certificates,
+// generations in the status of definitions, and /statusz. The other gates of libraries decide
+// about speed, memory and safety, or about flags that svc has at every release
+// (RemoteRequestHeaderUID), and keep the libraries' defaults.
+var ofRelease = []featuregate.Feature{
+	features.WatchList, features.AllowUnsafeMalformedObjectDeletion, features.KMSv1, features.AllowParsingUserUIDFromCertAuth,
+	"CRDObservedGenerationTracking", "ComponentStatusz",
+}
+
+// lastKMSv1 is the last release with version 1 of KMS plugins on by default. Releases before it
+// have no gate for it, and neither has document 3.
+const lastKMSv1 releases.Release = 28
+
+// SetLibraries gives the gates of libraries that clients or operators see the values of a
+// release. It is called before a server makes its stores.
+func SetLibraries(r releases.Release) error {
 	set, err := At(r, utilfeature.DefaultFeatureGate)
 	if err != nil {
 		return err
 	}
-	return utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.WatchList, set.Enabled(features.WatchList))
+	libraries, ok := utilfeature.DefaultMutableFeatureGate.(featuregate.MutableFeatureGateWithLogger)
+	if !ok {
+		return fmt.Errorf("feature gates of type %T log without a logger", utilfeature.DefaultMutableFeatureGate)
+	}
+	for _, feature := range ofRelease {
+		on := set.Enabled(feature) || feature == features.KMSv1 && r <= lastKMSv1
+		if utilfeature.DefaultFeatureGate.Enabled(feature) == on {
+			continue
+		}
+		// The log would warn that the gate is deprecated.
+		if err := libraries.OverrideDefaultWithLogger(logr.Discard(), feature, on); err != nil {
+			return err
+		}
+	}
+	return nil
 }

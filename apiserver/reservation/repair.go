@@ -72,12 +72,15 @@ func ownerOf(obj runtime.Object) (resource.Owner, error) {
 
 // Repair makes the reservations of a pool agree with the keys that objects hold;
 // holders are the owners of these objects by key. The objects must have been
-// read from etcd, not from a cache, before the call.
+// read from etcd, not from a cache, before the call. again reads them a second time, after
+// keys were reserved: an owner that was deleted before has released its key already.
 //
 // A reservation younger than grace is kept: a request may be about to write its
 // object. So grace must be longer than the longest request and the reading of
 // the objects together, and include the clock skew between servers.
-func (s *Store) Repair(ctx context.Context, poolName string, holders map[string][]resource.Owner, grace time.Duration) (Report, error) {
+func (s *Store) Repair(ctx context.Context, poolName string, holders map[string][]resource.Owner,
+	again func(context.Context) (map[string][]resource.Owner, error), grace time.Duration,
+) (Report, error) {
 	p := s.Pool(poolName).(*pool)
 	reservations, err := p.list(ctx)
 	if err != nil {
@@ -114,5 +117,31 @@ func (s *Store) Repair(ctx context.Context, poolName string, holders map[string]
 			return report, err
 		}
 	}
-	return report, nil
+	if len(report.Reserved) == 0 {
+		return report, nil
+	}
+	report.Reserved, err = p.releaseUnheld(ctx, report.Reserved, holders, again)
+	return report, err
+}
+
+// releaseUnheld releases those of the keys, which were reserved for the first of their holders,
+// that these do not hold any more, and returns the others.
+func (p *pool) releaseUnheld(ctx context.Context, keys []string, holders map[string][]resource.Owner,
+	again func(context.Context) (map[string][]resource.Owner, error),
+) (held []string, err error) {
+	now, err := again(ctx)
+	if err != nil {
+		return keys, err
+	}
+	for i, key := range keys {
+		owner := holders[key][0]
+		if slices.Contains(now[key], owner) {
+			held = append(held, key)
+			continue
+		}
+		if err := p.Release(ctx, key, owner); err != nil {
+			return append(held, keys[i:]...), err
+		}
+	}
+	return held, nil
 }

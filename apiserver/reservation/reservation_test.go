@@ -171,8 +171,10 @@ type repairCase struct {
 	rule       string
 	old, young map[string]resource.Owner
 	holders    map[string][]resource.Owner
-	want       Report
-	wantHeld   map[string]resource.Owner
+	// deleted are the owners that are deleted between the list of the holders and the repair.
+	deleted  []resource.Owner
+	want     Report
+	wantHeld map[string]resource.Owner
 }
 
 func TestRepairMakesReservationsAgreeWithObjects(t *testing.T) {
@@ -198,6 +200,12 @@ func TestRepairMakesReservationsAgreeWithObjects(t *testing.T) {
 		holders:  map[string][]resource.Owner{"1": {a}},
 		want:     Report{Reserved: []string{"1"}},
 		wantHeld: map[string]resource.Owner{"1": a},
+	}, {
+		rule:     "a key whose holder is deleted meanwhile is not reserved",
+		holders:  map[string][]resource.Owner{"1": {a}, "2": {b}},
+		deleted:  []resource.Owner{a},
+		want:     Report{Reserved: []string{"2"}},
+		wantHeld: map[string]resource.Owner{"2": b},
 	}, {
 		rule:     "the reservation of a deleted owner passes to the holder",
 		old:      map[string]resource.Owner{"1": a},
@@ -237,7 +245,14 @@ func (test repairCase) run(t *testing.T, client *clientv3.Client, prefix string)
 	reserveAll(test.young)
 	clock.SetTime(clock.Now().Add(grace / 2))
 
-	got, err := store.Repair(ctx, "p", test.holders, grace)
+	again := func(context.Context) (map[string][]resource.Owner, error) {
+		left := map[string][]resource.Owner{}
+		for key, owners := range test.holders {
+			left[key] = slices.DeleteFunc(slices.Clone(owners), func(o resource.Owner) bool { return slices.Contains(test.deleted, o) })
+		}
+		return left, nil
+	}
+	got, err := store.Repair(ctx, "p", test.holders, again, grace)
 	if err != nil {
 		t.Fatal(err)
 	}

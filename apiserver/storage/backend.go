@@ -49,6 +49,9 @@ type Config struct {
 	// Transformers encrypt and decrypt objects. Without them objects are stored as they
 	// are, and an encrypted one cannot be read.
 	Transformers value.ResourceTransformers
+	// Writable, if set, returns why no object may be written at the moment, and nil if they
+	// may. Writes end with its error.
+	Writable func() error
 	// SharedWatches serves equal watches from one watch of the cache, with package
 	// watchmux.
 	SharedWatches bool

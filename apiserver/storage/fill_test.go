@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,6 +53,36 @@ type slowReads struct {
 func (s *slowReads) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	<-s.release
 	return s.Interface.GetList(ctx, key, opts, list)
+}
+
+func TestAListOfATypeThatCannotBeReadReportsWhyWithoutAnotherWait(t *testing.T) {
+	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
+	const key = "/registry/configmaps/default/a"
+	if _, err := b.Client().Put(t.Context(), key, "k8s:enc:secretbox:v1:a:text"); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := configMaps(t, b)
+	for i := range 3 {
+		began := time.Now()
+		_, err := list(t.Context(), s, everything)
+		if err == nil || !strings.Contains(err.Error(), "identity transformer tried to read encrypted data") {
+			t.Errorf("list %d: %v", i, err)
+		}
+		if took := time.Since(began); i > 0 && took >= fillTimeout {
+			t.Errorf("list %d took %v", i, took)
+		}
+	}
+	if _, err := b.Client().Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	create(t.Context(), t, s, "b")
+	if got, err := list(t.Context(), s, everything); got != "b" || err != nil {
+		t.Errorf("listed %q, %v", got, err)
+	}
+	NewWithT(t).Eventually(func() bool {
+		_, err := list(t.Context(), s, everything)
+		return err == nil && lazyOf(s).opened.Load().filled.Load()
+	}, "1m").Should(BeTrue(), "the cache is used again")
 }
 
 func TestObjectsAreCountedWithoutTheirWatchCache(t *testing.T) {

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,12 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/cacher/delegator"
 
 	"svc.dev/svc/apiserver/watchmux"
 )
 
 // fillTimeout bounds how long the first reader of a type waits for a cache that
-// cannot be filled; after that the cache answers as it does while it is not ready.
+// cannot be filled; after that lists go to etcd until it can, and get its errors.
 // As long as reads for the cache succeed, a reader waits until its request ends:
 // many objects take longer.
 const fillTimeout = 5 * time.Second
@@ -41,8 +43,9 @@ type lazyCache struct {
 type openCache struct {
 	cacher    *cacher.Cacher
 	delegator *cacher.CacheDelegator
-	// filled is set when the cache has been ready for the first time.
-	filled atomic.Bool
+	// filled is set when the cache has been ready for the first time, and late when a reader
+	// has waited for that in vain.
+	filled, late atomic.Bool
 }
 
 // open returns the cache; the first call makes and fills it, at a version if that is
@@ -56,6 +59,9 @@ func (l *lazyCache) open(ctx context.Context, version *string) (*openCache, erro
 		}
 	}
 	for !c.filled.Load() {
+		if c.late.Load() && l.own.failed.Load() {
+			return c, nil
+		}
 		waiting, cancel := context.WithTimeout(ctx, fillTimeout)
 		err := c.cacher.Wait(waiting)
 		timeIsUp := waiting.Err() != nil
@@ -68,6 +74,7 @@ func (l *lazyCache) open(ctx context.Context, version *string) (*openCache, erro
 		case !timeIsUp, l.own.failed.Load():
 			// The server stops, or cannot read the objects. The read that follows fails, too,
 			// with a better error.
+			c.late.Store(true)
 			return c, nil
 		}
 	}
@@ -123,6 +130,11 @@ func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOpti
 	if err != nil {
 		return nil, err
 	}
+	if opts.ResourceVersion == "" && opts.SendInitialEvents == nil {
+		if err := l.refresh(ctx, c); err != nil {
+			return failedWatch(err), nil
+		}
+	}
 	var source watchmux.Source = c.cacher
 	if l.parts {
 		source = partWatches{c, &l.config}
@@ -131,6 +143,21 @@ func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOpti
 		return source.Watch(ctx, key, opts)
 	}
 	return l.watches.Watch(ctx, source, key, opts)
+}
+
+// refresh returns when a cache that is ready has what is in etcd: a watch without a version
+// begins with the newest state (document 1, section 4). The library's begins with that of the
+// cache. An etcd that does not report the progress of watches cannot be waited for.
+func (l *lazyCache) refresh(ctx context.Context, c *openCache) error {
+	if !c.cacher.Ready() || !delegator.ConsistentReadSupported() {
+		return nil
+	}
+	version, err := l.Interface.GetCurrentResourceVersion(ctx)
+	if err != nil {
+		return translate(err)
+	}
+	at := storage.GetOptions{ResourceVersion: strconv.FormatUint(version, 10), IgnoreNotFound: true}
+	return c.cacher.Get(ctx, l.config.ResourcePrefix, at, l.config.NewFunc()) // there is no such object
 }
 
 // begins returns the version after which a watch needs every event, or nil if it begins
@@ -160,6 +187,10 @@ func (l *lazyCache) GetList(ctx context.Context, key string, opts storage.ListOp
 	c, err := l.open(ctx, nil)
 	if err != nil {
 		return err
+	}
+	if !c.filled.Load() && l.own.failed.Load() {
+		// The cache would ask the client to try again, and not say why.
+		return l.Interface.GetList(ctx, key, opts, list)
 	}
 	return c.delegator.GetList(ctx, key, opts, list)
 }

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 
 	"svc.dev/svc/apiserver/watchmux"
@@ -60,14 +62,7 @@ func keyPrefix(resource schema.GroupResource) string {
 func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string, keyFunc func(obj runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
-	versioner := storage.APIObjectVersioner{}
-	codec := config.Codec
-	if b.config.HistoryBytes > 0 {
-		codec = recordingCodec{codec, &history{clock: b.config.Clock, window: config.EventsHistoryWindow, limit: b.config.HistoryBytes}}
-	}
-	etcd := b.clusterOf(config.GroupResource)
-	raw, err := etcd3.New(etcd.client, etcd.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
-		config.Transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+	raw, closeRaw, err := b.etcdStore(config, prefix, newFunc, newListFunc)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -79,7 +74,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 		parts:     b.config.PartWatches,
 		config: cacher.Config{
 			Storage:             own,
-			Versioner:           versioner,
+			Versioner:           raw.Versioner(),
 			GroupResource:       config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,
 			ResourcePrefix:      prefix,
@@ -94,15 +89,44 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 		},
 	}
 	if b.config.SharedWatches {
-		cached.watches = watchmux.New(versioner, func() bool { return feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress) })
+		cached.watches = watchmux.New(raw.Versioner(), func() bool { return feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress) })
 	}
 	remove := b.addStore(cached, config.GroupResource)
+	var store storage.Interface = translatedErrors{cached}
+	if b.config.Writable != nil {
+		store = guardedWrites{store, b.config.Writable}
+	}
 	var once sync.Once
-	return translatedErrors{cached}, func() {
+	return store, func() {
 		once.Do(func() {
 			remove()
 			cached.stop()
-			raw.Close()
+			closeRaw()
 		})
 	}, nil
+}
+
+// etcdStore returns the library's store without a watch cache, and what closes it. If the gate
+// AllowUnsafeMalformedObjectDeletion is on, a list names the objects that cannot be read, and
+// one of them can be deleted without reading it (KEP-3926).
+func (b *Backend) etcdStore(config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object) (storage.Interface, func(), error) {
+	versioner := storage.APIObjectVersioner{}
+	codec, transformer, decoder := config.Codec, config.Transformer, etcd3.NewDefaultDecoder(config.Codec, versioner)
+	if b.config.HistoryBytes > 0 {
+		codec = recordingCodec{codec, &history{clock: b.config.Clock, window: config.EventsHistoryWindow, limit: b.config.HistoryBytes}}
+	}
+	unsafeDeletion := utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion)
+	if unsafeDeletion {
+		transformer, decoder = etcd3.WithCorruptObjErrorHandlingTransformer(transformer), etcd3.WithCorruptObjErrorHandlingDecoder(decoder)
+	}
+	etcd := b.clusterOf(config.GroupResource)
+	store, err := etcd3.New(etcd.client, etcd.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+		transformer, config.LeaseManagerConfig, decoder, versioner)
+	if err != nil {
+		return nil, nil, err
+	}
+	if unsafeDeletion {
+		return etcd3.NewStoreWithUnsafeCorruptObjectDeletion(store, config.GroupResource), store.Close, nil
+	}
+	return store, store.Close, nil
 }

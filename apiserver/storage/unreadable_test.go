@@ -11,9 +11,15 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/features"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/value"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 
 	"svc.dev/svc/apis"
 	"svc.dev/svc/apiserver/etcd"
@@ -70,6 +76,51 @@ func TestAnObjectThatCannotBeReadIsNamed(t *testing.T) {
 				t.Errorf("error %v, want one of configmaps default/a that says %q", err, test.says)
 			}
 		})
+	}
+}
+
+func TestObjectsThatCannotBeReadAreNamedAndDeletedIfTheGateIsOn(t *testing.T) {
+	b := open(t, startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")}))
+	for name, value := range map[string]string{"garbage": "garbage", "encrypted": "k8s:enc:secretbox:v1:a:text"} {
+		if _, err := b.Client().Put(t.Context(), "/registry/configmaps/default/"+name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fromEtcd := storage.ListOptions{Recursive: true, Predicate: storage.Everything, ResourceVersion: "1", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	fromEtcd.Predicate.Limit = 10
+	unsafely := func(s storage.Interface, name string) error {
+		return s.Delete(t.Context(), keyOf(name), &corev1.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{ExpectTransformOrDecodeError: true})
+	}
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.AllowUnsafeMalformedObjectDeletion, false)
+	s, _ := configMaps(t, b)
+	if _, err := list(t.Context(), s, fromEtcd); err == nil || apierrors.IsStoreReadError(err) {
+		t.Errorf("a list without the gate: %v", err)
+	}
+	if err := unsafely(s, "garbage"); err == nil {
+		t.Error("an object is deleted without the gate")
+	}
+
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.AllowUnsafeMalformedObjectDeletion, true)
+	s, _ = configMaps(t, b)
+	_, err := list(t.Context(), s, fromEtcd)
+	status := (*apierrors.StatusError)(nil)
+	if !errors.As(err, &status) || !apierrors.IsStoreReadError(err) || len(status.ErrStatus.Details.Causes) != 2 {
+		t.Errorf("a list: %v", err)
+	}
+	if err := s.Get(t.Context(), keyOf("garbage"), storage.GetOptions{}, &corev1.ConfigMap{}); !storage.IsCorruptObject(err) {
+		t.Errorf("a get: %v", err)
+	}
+	for _, name := range []string{"garbage", "encrypted"} {
+		if err := unsafely(s, name); err != nil {
+			t.Errorf("%s is not deleted: %v", name, err)
+		}
+	}
+	create(t.Context(), t, s, "readable")
+	if err := unsafely(s, "readable"); err == nil {
+		t.Error("an object that can be read is deleted without reading it")
+	}
+	if got, err := list(t.Context(), s, everything); got != "readable" || err != nil {
+		t.Errorf("listed %q, %v", got, err)
 	}
 }
 

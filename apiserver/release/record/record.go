@@ -6,10 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	kubeversion "k8s.io/apimachinery/pkg/version"
 
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/release"
@@ -19,7 +22,7 @@ import (
 type Record struct {
 	// Release is the newest one since the data was last found to fit an older one.
 	Release string `json:"release"`
-	// SVC is the version of svc that has written the record.
+	// SVC is a version of svc that reads all that is stored.
 	SVC string `json:"svc"`
 	// Storage has the group and version that each resource is stored in, by
 	// resource.group.
@@ -65,7 +68,7 @@ func (r *Refusal) Error() string { return r.message }
 type step int
 
 const (
-	// serve: objects and record stay as they are.
+	// serve: the objects stay as they are, and so does the release of the record.
 	serve step = iota
 	// advance: the record becomes that of the release.
 	advance
@@ -92,7 +95,7 @@ func decide(last *release.Release, r release.Release) step {
 // that of the record, or returns a Refusal. After other errors, such as those of etcd, the
 // caller tries again.
 //
-// The record does not follow one step back, so that a second one is examined.
+// The release of the record does not follow one step back, so that a second one is examined.
 func (k *Keeper) Check(ctx context.Context) error {
 	for {
 		record, revision, err := k.read(ctx)
@@ -106,9 +109,13 @@ func (k *Keeper) Check(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		next := k.next(record)
 		switch decide(last, k.Release) {
 		case serve:
-			return nil
+			next.Release = record.Release
+			if reflect.DeepEqual(next, *record) {
+				return nil
+			}
 		case examine:
 			losses, err := k.Losses(ctx, *last)
 			if err != nil {
@@ -119,10 +126,33 @@ func (k *Keeper) Check(ctx context.Context) error {
 			}
 		case advance:
 		}
-		if written, err := k.write(ctx, revision); err != nil || written {
+		if written, err := k.write(ctx, next, revision); err != nil || written {
 			return err
 		}
 	}
+}
+
+// next returns the record of the server after another one, or after nil. Of a resource that
+// another svc stores in a newer version, objects of this version stay. Those in versions that
+// the server cannot read do not exist (readable).
+func (k *Keeper) next(record *Record) Record {
+	next := Record{Release: k.Release.String(), SVC: k.SVC, Storage: map[string]string{}}
+	maps.Copy(next.Storage, k.Storage)
+	if record == nil {
+		return next
+	}
+	for resource, groupVersion := range record.Storage {
+		if k.Knows(groupVersion) && newer(groupVersion, k.Storage[resource]) {
+			next.SVC, next.Storage[resource] = record.SVC, groupVersion
+		}
+	}
+	return next
+}
+
+// newer reports whether the version of a is newer than that of b, or b is empty.
+func newer(a, b string) bool {
+	version := func(groupVersion string) string { return groupVersion[strings.LastIndex(groupVersion, "/")+1:] }
+	return b == "" || kubeversion.CompareKubeAwareVersionStrings(version(a), version(b)) > 0
 }
 
 func lastOf(record *Record) (*release.Release, error) {
@@ -242,8 +272,8 @@ func (k *Keeper) read(ctx context.Context) (*Record, int64, error) {
 
 // write replaces the record of a revision. It returns false if another server has
 // written meanwhile.
-func (k *Keeper) write(ctx context.Context, revision int64) (bool, error) {
-	value, err := json.Marshal(Record{Release: k.Release.String(), SVC: k.SVC, Storage: k.Storage})
+func (k *Keeper) write(ctx context.Context, record Record, revision int64) (bool, error) {
+	value, err := json.Marshal(record)
 	if err != nil {
 		return false, err
 	}

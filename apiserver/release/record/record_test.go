@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -168,6 +169,59 @@ func TestTheRecordFollowsTheReleaseThatLosesNothing(t *testing.T) {
 			}
 			if record.Release != tc.want || examinings != tc.examinings {
 				t.Errorf("record %q after %d examinings, want %q after %d", record.Release, examinings, tc.want, tc.examinings)
+			}
+		})
+	}
+}
+
+func TestTheRecordHasTheNewestVersionsThatAreStored(t *testing.T) {
+	const older, newer = `{"pods":"v1","jobs.batch":"batch/v1beta1"}`, `{"pods":"v1","jobs.batch":"batch/v1"}`
+	text := func(r, svc, storage string) string {
+		return `{"release":"` + r + `","svc":"` + svc + `","storageVersions":` + storage + `}`
+	}
+	for _, tc := range []struct {
+		name    string
+		value   string
+		svc     string
+		r       release.Release
+		storage string // of the server
+		unknown string // a version
+		raced   []string
+		want    string
+	}{
+		{name: "of a newer svc at the same release", value: text("1.28", "A", older), svc: "B", r: at(28), storage: newer, want: text("1.28", "B", newer)},
+		{name: "of a newer svc one step back", value: text("1.28", "A", older), svc: "B", r: at(27), storage: newer, want: text("1.28", "B", newer)},
+		{name: "not of an older svc", value: text("1.28", "B", newer), svc: "A", r: at(28), storage: older, want: text("1.28", "B", newer)},
+		{name: "not of an older svc at a newer release", value: text("1.28", "B", newer), svc: "A", r: at(29), storage: older, want: text("1.29", "B", newer)},
+		{name: "also of kinds that the server does not have", value: text("1.28", "B", newer), svc: "A", r: at(28), storage: `{"pods":"v1"}`, want: text("1.28", "B", newer)},
+		{name: "without versions that the server cannot read", value: text("1.28", "B", newer), svc: "A", r: at(28), storage: older, unknown: "batch/v1", want: text("1.28", "A", older)},
+		{name: "of the last svc if the versions are the same", value: text("1.28", "A", older), svc: "B", r: at(28), storage: older, want: text("1.28", "B", older)},
+		{name: "of both if another server was faster", value: text("1.28", "A", older), svc: "B", r: at(28), storage: newer, raced: []string{text("1.29", "A", older)}, want: text("1.29", "B", newer)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			etcd := &memory{value: tc.value, revision: 7, raced: tc.raced}
+			k := &Keeper{
+				KV: etcd, Prefix: "/registry", Release: tc.r, SVC: tc.svc,
+				Knows:  func(version string) bool { return version != tc.unknown },
+				Stored: func(context.Context, string) (bool, error) { return false, nil },
+			}
+			if err := json.Unmarshal([]byte(tc.storage), &k.Storage); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second check changes nothing
+				if err := k.Check(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got, want Record
+			if err := errors.Join(json.Unmarshal([]byte(etcd.value), &got), json.Unmarshal([]byte(tc.want), &want)); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("the record is %v, want %v", got, want)
+			}
+			if writes := etcd.revision - 7 - int64(len(tc.raced)); writes > 1 {
+				t.Errorf("it is written %d times", writes)
 			}
 		})
 	}

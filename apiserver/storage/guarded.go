@@ -1,0 +1,42 @@
+package storage
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// guardedWrites is a store that writes only while writable returns no error.
+type guardedWrites struct {
+	storage.Interface
+	writable func() error
+}
+
+// Create implements storage.Interface.
+func (g guardedWrites) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	if err := g.writable(); err != nil {
+		return err
+	}
+	return g.Interface.Create(ctx, key, obj, out, ttl)
+}
+
+// GuaranteedUpdate implements storage.Interface.
+func (g guardedWrites) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
+) error {
+	if err := g.writable(); err != nil {
+		return err
+	}
+	return g.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
+}
+
+// Delete implements storage.Interface.
+func (g guardedWrites) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	if err := g.writable(); err != nil {
+		return err
+	}
+	return g.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
+}
