@@ -147,7 +147,7 @@ func (s *Server) Run(ctx context.Context, onReady func()) error {
 		})
 	}
 	background.Go(func() { footprint.Run(ctx) })
-	background.Go(func() { footprint.Calm(ctx) })
+	background.Go(func() { footprint.Idle(ctx) })
 	background.Go(func() { s.discovery.wait(ctx) })
 	background.Go(func() { s.drain.Run(ctx, stopped, s.delay, s.clock) })
 	for _, step := range s.bootstrap {

@@ -146,6 +146,11 @@ func TestVersion1OfKMSPluginsNeedsAGateOnlyAfterRelease28(t *testing.T) {
 	if err := gates.Set(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := gates.SetLibraries(28); err != nil {
+			t.Error(err)
+		}
+	})
 	f := file(filepath.Join(t.TempDir(), "encryption.yaml"))
 	f.write(t, "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n"+
 		"resources: [{resources: [secrets], providers: [{kms: {name: plugin, endpoint: 'unix:///nowhere.sock'}}]}]\n")

@@ -19,6 +19,6 @@ func Limit(ctx context.Context) { limit(ctx, memlimit.FromCgroup) }
 
 func limit(ctx context.Context, provider memlimit.Provider) {
 	if _, err := memlimit.Set(memlimit.WithRatio(heapShare), memlimit.WithProvider(provider)); err != nil {
-		klog.FromContext(ctx).V(2).Info("The memory limit of the cgroup is not known", "err", err)
+		klog.FromContext(ctx).V(2).Info("Failed to read the memory limit of the cgroup", "err", err)
 	}
 }

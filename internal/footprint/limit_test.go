@@ -3,6 +3,7 @@ package footprint
 import (
 	"errors"
 	"math"
+	"os"
 	"runtime/debug"
 	"testing"
 
@@ -24,6 +25,12 @@ func TestTheHeapIsBoundedByTheLimitOfTheCgroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := debug.SetMemoryLimit(3 * gb)
 			defer debug.SetMemoryLimit(before)
+			for _, variable := range []string{"GOMEMLIMIT", "AUTOMEMLIMIT"} {
+				t.Setenv(variable, test.set) // restores it at the end
+				if err := os.Unsetenv(variable); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if test.set != "" {
 				t.Setenv("GOMEMLIMIT", test.set)
 			}

@@ -76,8 +76,8 @@ func contests() []contest {
 		{"nodes", apiServers, []measure{
 			{"nodes", measureCrowd},
 		}},
-		{"multitude", apiServers, []measure{
-			{"multitude", measureMultitude},
+		{"nodespods", apiServers, []measure{
+			{"nodespods", measureManyNodesAndPods},
 		}},
 		{"cluster", wholeClusters, []measure{
 			{"fleet", measureFleet},

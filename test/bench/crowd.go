@@ -34,9 +34,9 @@ func measureCrowd(ctx context.Context, t *trial) error {
 	return t.assignedCrowd(ctx, crowdRows, t.sizes.CrowdNodes, t.sizes.CrowdPods)
 }
 
-// measureMultitude measures the same, with more nodes and many more pods.
-func measureMultitude(ctx context.Context, t *trial) error {
-	return t.assignedCrowd(ctx, multitudeRows, t.sizes.MultitudeNodes, t.sizes.MultitudePods)
+// measureManyNodesAndPods measures the same, with more nodes and many more pods.
+func measureManyNodesAndPods(ctx context.Context, t *trial) error {
+	return t.assignedCrowd(ctx, manyRows, t.sizes.ManyNodes, t.sizes.ManyPods)
 }
 
 // measureScheduledCrowd measures the same with all controllers, so the scheduler
@@ -47,9 +47,9 @@ func measureScheduledCrowd(ctx context.Context, t *trial) error {
 
 // The prefixes of the row names of the three measures.
 const (
-	crowdRows     = "many nodes"
-	multitudeRows = "many nodes and pods"
-	clusterRows   = "cluster"
+	crowdRows   = "many nodes"
+	manyRows    = "many nodes and pods"
+	clusterRows = "cluster"
 )
 
 // aCrowd is the nodes, pods and users that keep a server busy.

@@ -78,7 +78,7 @@ func goals() []goal {
 		{name: agentRow(50), figure: "processor", limit: 0.05},
 		{name: crowdRows + ": all requests", figure: "p99", limit: responsive, absolute: true},
 		{name: crowdRows + ": event of a change", figure: "p99", limit: responsive, absolute: true},
-		{name: multitudeRows, figure: "memory, RSS", limit: 6_000, absolute: true},
+		{name: manyRows, figure: "memory, RSS", limit: 6_000, absolute: true},
 		{name: clusterRows + ": all requests", figure: "p99", limit: responsive, absolute: true},
 		{name: clusterRows + ": event of a change", figure: "p99", limit: responsive, absolute: true},
 		{name: "create to Running, one by one", figure: aboveRuntime, limit: 30, absolute: true},

@@ -53,7 +53,7 @@ func TestEveryGoalIsARowOfTheBenchmark(t *testing.T) {
 	}
 	for _, name := range []string{
 		"create to Running, one by one", atOnceRow(fullSizes().AgentMass), diskFull, "start, first", "start, again", "idle", "list pods, JSON", "list pods, protobuf", "many pods",
-		crowdRows + ": all requests", crowdRows + ": event of a change", multitudeRows, clusterRows + ": all requests", clusterRows + ": event of a change",
+		crowdRows + ": all requests", crowdRows + ": event of a change", manyRows, clusterRows + ": all requests", clusterRows + ": event of a change",
 		"managers idle", "pods scheduled", "pods scheduled on many nodes", "deployments rolled out",
 		"stateful pods started", "stateful pods rolled", "daemon pods started", "daemon pods rolled", "cron jobs at once", "claims bound", "pods preempted others", "namespace of ConfigMaps deleted", "dependents collected",
 	} {

@@ -44,8 +44,8 @@ type sizes struct {
 	Evictions      int           // of pods from a node whose disk is full
 	CrowdNodes     int           // whose machines send heartbeats
 	CrowdPods      int           // on them
-	MultitudeNodes int           // the same, many
-	MultitudePods  int           // on them
+	ManyNodes      int           // the same, many
+	ManyPods       int           // on them
 	Crowd          time.Duration // for which users send requests meanwhile
 	FleetAgents    int           // that run at once
 	FleetPods      int           // on their nodes
@@ -67,7 +67,7 @@ func fullSizes() sizes {
 		Nodes: 1_000, LargeNodes: 5_000, Scheduled: 5_000, Deployments: 100, Content: 10_000, Namespaces: 1_000, Dependents: 50_000, Mass: 100_000,
 		Stateful: 1_000, CronJobs: 500, Autoscalers: 200, Claims: 5_000, Preemptors: 250,
 		AgentPods: []int{10, 50}, AgentStarts: 20, AgentBurst: 20, AgentMass: 110, Evictions: 6,
-		CrowdNodes: 1_000, CrowdPods: 10_000, MultitudeNodes: 5_000, MultitudePods: 150_000, Crowd: time.Minute,
+		CrowdNodes: 1_000, CrowdPods: 10_000, ManyNodes: 5_000, ManyPods: 150_000, Crowd: time.Minute,
 		FleetAgents: 200, FleetPods: 2_000,
 		Definitions: 500, Objects: 100_000, IdleWatches: 10_000,
 		Growth: []int{1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 150_000}, GrowthRequests: 500,
@@ -86,7 +86,7 @@ func quickSizes() sizes {
 		Nodes: 100, LargeNodes: 500, Scheduled: 500, Deployments: 10, Content: 1_000, Namespaces: 50, Dependents: 2_000, Mass: 2_000,
 		Stateful: 100, CronJobs: 50, Autoscalers: 20, Claims: 200, Preemptors: 20,
 		AgentPods: []int{5}, AgentStarts: 5, AgentBurst: 5, AgentMass: 10, Evictions: 2,
-		CrowdNodes: 100, CrowdPods: 1_000, MultitudeNodes: 200, MultitudePods: 3_000, Crowd: 5 * time.Second,
+		CrowdNodes: 100, CrowdPods: 1_000, ManyNodes: 200, ManyPods: 3_000, Crowd: 5 * time.Second,
 		FleetAgents: 10, FleetPods: 100,
 		Definitions: 10, Objects: 1_000, IdleWatches: 500,
 		Growth: []int{500, 1_000}, GrowthRequests: 50,
