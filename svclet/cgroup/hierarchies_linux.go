@@ -35,8 +35,8 @@ func newHost(o Options) (*host, error) {
 			return nil, fmt.Errorf("find the controllers of cgroup v2: %w", err)
 		}
 		h.mounts, h.needed = []string{unified}, []string{unified}
-		h.hugetlb = slices.Contains(controllers, "hugetlb")
-		return h, nil
+		h.hugetlb, h.limitsPIDs = slices.Contains(controllers, "hugetlb"), slices.Contains(controllers, pidsController)
+		return h, h.checkPIDs(&o)
 	}
 	points := o.Hierarchies
 	if points == nil {
@@ -55,7 +55,21 @@ func newHost(o Options) (*host, error) {
 		return nil, errors.New("no cgroups are mounted")
 	}
 	_, h.hugetlb = points["hugetlb"]
-	return h, nil
+	_, h.limitsPIDs = points[pidsController]
+	return h, h.checkPIDs(&o)
+}
+
+const pidsController = "pids"
+
+// checkPIDs returns an error if limits of process IDs are configured that the machine cannot
+// enforce. That of the machine's own number is left out there.
+func (h *host) checkPIDs(o *Options) error {
+	_, kube := o.KubeReserved[PIDs]
+	_, system := o.SystemReserved[PIDs]
+	if h.limitsPIDs || o.PodMaxPIDs <= 0 && !kube && !system {
+		return nil
+	}
+	return errors.New("limits of process IDs are configured (podPidsLimit, kubeReserved or systemReserved), and the cgroup controller pids is not there: mount it, or leave them out")
 }
 
 // Directory returns the directory of a cgroup in one of the hierarchies, always the same.

@@ -37,7 +37,9 @@ type host struct {
 	// hugetlb reports whether huge pages can be limited; sizes are the page sizes in
 	// the notation of cgroups.
 	hugetlb bool
-	sizes   map[int64]string
+	// limitsPIDs reports whether process IDs can be limited.
+	limitsPIDs bool
+	sizes      map[int64]string
 }
 
 func (h *host) exists(cgroup string) error {
@@ -91,7 +93,10 @@ func (h *host) manager(n name, limits Limits) (cgroups.Manager, *cgroups.Resourc
 }
 
 func (h *host) resources(limits Limits) *cgroups.Resources {
-	resources := &cgroups.Resources{SkipDevices: true, SkipFreezeOnSet: true, PidsLimit: limits.PIDs, CpusetCpus: limits.CPUs}
+	resources := &cgroups.Resources{SkipDevices: true, SkipFreezeOnSet: true, CpusetCpus: limits.CPUs}
+	if h.limitsPIDs {
+		resources.PidsLimit = limits.PIDs
+	}
 	if h.v2 && len(limits.Protected) > 0 {
 		resources.Unified = map[string]string{}
 		for file, bytes := range limits.Protected {

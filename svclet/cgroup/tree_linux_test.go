@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 )
 
 // TestRealCgroups creates cgroups on this machine, below one of its own.
@@ -32,6 +33,12 @@ func TestRealCgroups(t *testing.T) {
 		processes = unified
 	}
 	expect(t, filepath.Join(processes, h.driver.path(m.kubepods), "pids.max"), "900")
+	if pages, limit := "/sys/fs/cgroup/hugetlb", "hugetlb.2MB.limit_in_bytes"; h.hugetlb && h.sizes[2<<20] != "" {
+		if h.v2 {
+			pages, limit = unified, "hugetlb.2MB.max"
+		}
+		expect(t, filepath.Join(pages, h.driver.path(m.kubepods), limit), strconv.Itoa(8<<20))
+	}
 	pod := testPod("1-2", guaranteed("cpu", "500m", "memory", "64Mi"))
 	for range 2 { // to make it again changes nothing
 		if err := m.Create(pod); err != nil {
@@ -56,6 +63,29 @@ func TestRealCgroups(t *testing.T) {
 	h.removeWithProcess(t, m, pod, parent)
 	if uids, err := m.Pods(); err != nil || len(uids) != 0 {
 		t.Errorf("pods %v, %v, want none", uids, err)
+	}
+}
+
+func TestProcessesAreLimitedWhereTheControllerIs(t *testing.T) {
+	withPIDs, without := map[string]string{"cpu": t.TempDir(), "pids": t.TempDir()}, map[string]string{"cpu": t.TempDir()}
+	for _, test := range []struct {
+		options Options
+		limit   bool
+		fails   bool
+	}{
+		{Options{Hierarchies: withPIDs, PodMaxPIDs: 5}, true, false},
+		{Options{Hierarchies: without}, false, false},
+		{Options{Hierarchies: without, PodMaxPIDs: 5}, false, true},
+		{Options{Hierarchies: without, SystemReserved: list("pid", "5")}, false, true},
+		{Options{Hierarchies: without, KubeReserved: list("pid", "5")}, false, true},
+	} {
+		h, err := newHost(test.options)
+		if (err != nil) != test.fails {
+			t.Errorf("%+v: %v", test.options, err)
+		}
+		if err == nil && (h.resources(Limits{PIDs: ptr.To(int64(900))}).PidsLimit != nil) != test.limit {
+			t.Errorf("%+v: a limit is set: %t", test.options, !test.limit)
+		}
 	}
 }
 

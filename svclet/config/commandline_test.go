@@ -43,7 +43,7 @@ func TestBadFlagsOfResourcesAreRefusedInOneLineEach(t *testing.T) {
 		{"--eviction-hard=memory.free<1Gi", `--eviction-hard (evictionHard): unsupported signal "memory.free": one of memory.available, nodefs.available`},
 		{"--eviction_hard memory.available<-1", `--eviction-hard (evictionHard): memory.available: invalid value "-1": must be a quantity, as 100Mi, or a percentage, as 10%`},
 		{"--eviction-soft=memory.available<1Gi", "--eviction-soft (evictionSoft): memory.available has a soft threshold: it needs a grace period"},
-		{"--eviction-soft-grace-period=memory.free=1m", `--eviction-soft (evictionSoft): unsupported signal "memory.free": one of memory.available`},
+		{"--eviction-soft-grace-period=memory.free=1m", `--eviction-soft-grace-period (evictionSoftGracePeriod): unsupported signal "memory.free": one of memory.available`},
 		{"--eviction-minimum-reclaim=memory.available=110%", `--eviction-minimum-reclaim (evictionMinimumReclaim): memory.available: invalid percentage "110%": must be from 0% to 100%`},
 		{"--image-gc-low-threshold=90", "--image-gc-low-threshold (imageGCLowThresholdPercent) is 90: must not be above imageGCHighThresholdPercent (--image-gc-high-threshold), which is 85"},
 		{"--memory-manager-policy=Static", "--memory-manager-policy (memoryManagerPolicy) is Static: set reservedMemory (--reserved-memory), too"},

@@ -72,6 +72,7 @@ func (s *Settings) thresholdsParse() string {
 	}{
 		{"evictionHard", threshold.Settings{Hard: c.EvictionHard}},
 		{"evictionMinimumReclaim", threshold.Settings{Reclaim: c.EvictionMinimumReclaim}},
+		{"evictionSoftGracePeriod", threshold.Settings{SoftGrace: c.EvictionSoftGracePeriod}},
 		{"evictionSoft", threshold.Settings{Soft: c.EvictionSoft, SoftGrace: c.EvictionSoftGracePeriod}},
 	} {
 		if _, err := threshold.Parse(part.settings); err != nil {

@@ -161,7 +161,6 @@ func (n *Node) patchStatus(ctx context.Context, known, node *corev1.Node) error 
 		return err
 	}
 	n.set(func() { n.writing = node.Status.Allocatable })
-	defer n.set(func() { n.writing = nil })
 	patched := &corev1.Node{}
 	err = n.o.Core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(n.o.Name).SubResource("status").
 		Param("fieldValidation", metav1.FieldValidationIgnore).Body(patch).Do(ctx).Into(patched)
@@ -170,6 +169,7 @@ func (n *Node) patchStatus(ctx context.Context, known, node *corev1.Node) error 
 	}
 	n.written, n.stored = &node.Status, &patched.Status
 	n.seen(patched)
+	n.set(func() { n.writing = nil })
 	return nil
 }
 

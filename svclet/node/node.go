@@ -158,7 +158,7 @@ type Node struct {
 	deleted types.UID
 	// known reports that the Node has been read, or registered, once.
 	known bool
-	// writing has what is allocatable by the status that is being written, or is nil.
+	// writing has what is allocatable by the status whose write has not succeeded yet, or is nil.
 	writing corev1.ResourceList
 }
 
@@ -228,8 +228,9 @@ func (n *Node) Changed() {
 }
 
 // Object returns the Node in the API server or, until it is known, the Node to be
-// registered. While its status is written it has what is allocatable by that status: the scheduler
-// may send pods for it before the response has arrived. It must not be modified.
+// registered. Until a write of its status has succeeded it has what is allocatable by that status:
+// the scheduler may send pods for it before the response has arrived, also if that is lost. It must
+// not be modified.
 func (n *Node) Object() *corev1.Node {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

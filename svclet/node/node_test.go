@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -233,18 +234,32 @@ func TestAResourceIsAllocatableForTheAgentBeforeTheAPIServerShowsIt(t *testing.T
 	})
 	r.awaitReady(corev1.ConditionTrue)
 	r.await("the watch has shown it", r.Known)
-	allocatable := make(chan int64, 1)
+	allocatable, answer := make(chan int64), make(chan error)
 	server.Fail(func(request apifake.Request) error {
-		if request.Subresource == "status" {
-			q := r.Object().Status.Allocatable[gpu]
-			allocatable <- q.Value()
+		if request.Subresource != "status" {
+			return nil
 		}
-		return nil
+		q := r.Object().Status.Allocatable[gpu]
+		allocatable <- q.Value()
+		return <-answer
 	})
 	offered.Store(true)
 	r.Changed()
-	if got := <-allocatable; got != 1 {
-		t.Errorf("the agent has %d while the API server is about to show 1", got)
+	// The response to the first write is lost: nothing changes until the next one.
+	for _, err := range []error{apifake.ErrDrop, nil} {
+		for began := false; !began; goruntime.Gosched() {
+			select {
+			case got := <-allocatable:
+				if began = true; got != 1 {
+					t.Errorf("the agent has %d while the API server is about to show 1", got)
+				}
+			default:
+				if q := r.Object().Status.Allocatable[gpu]; err == nil && q.Value() != 1 {
+					t.Fatal("the agent does not have it when the response is lost")
+				}
+			}
+		}
+		answer <- err
 	}
 	r.await("it is shown", func() bool { q := server.Node("n").Status.Allocatable[gpu]; return q.Value() == 1 })
 }

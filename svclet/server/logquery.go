@@ -180,7 +180,12 @@ func (s *Server) serviceLogs(w http.ResponseWriter, r *http.Request, q *logQuery
 	journal := *q
 	journal.services = nil
 	for _, name := range q.services {
-		if s.isInJournal(ctx, name) {
+		found := s.isInJournal(ctx, name)
+		if ctx.Err() != nil {
+			fmt.Fprintf(out, "\nfailed to get logs for %s: %v\n", name, context.Cause(ctx))
+			return
+		}
+		if found {
 			journal.services = append(journal.services, name)
 			continue
 		}
