@@ -57,11 +57,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.recorder.Eventf(node, corev1.EventTypeNormal, "RegisteredNode", "Node %s event: Registered Node %s in Controller", node.Name, node.Name)
 	}
 	if v.Unreachable {
-		renewed, err := r.renewed(ctx, node.Name)
-		if err == nil && !renewed {
-			err = r.setUnreachable(ctx, node)
+		if err := r.readLease(ctx, node.Name); err != nil {
+			return reconcile.Result{}, err
 		}
-		if err != nil {
+		// The watch may also have delivered a renewal meanwhile.
+		v = r.decide(node)
+	}
+	if v.Unreachable {
+		if err := r.setUnreachable(ctx, node); err != nil {
 			return reconcile.Result{}, err
 		}
 		v = r.decide(node)
@@ -105,24 +108,24 @@ func (r *reconciler) forget(name string) {
 	r.recorder.Eventf(node, corev1.EventTypeNormal, "RemovingNode", "Node %s event: Removing Node %s from Controller", name, name)
 }
 
-// renewed reports whether the API server has a renewal of the node's lease that the cache
-// lacks, and records it as a heartbeat. A watch of leases that stalls does not make nodes
-// unreachable.
-func (r *reconciler) renewed(ctx context.Context, name string) (bool, error) {
+// readLease records as a heartbeat what the API server has of the node's lease, if it is a
+// renewal that the cache lacks. A watch of leases that stalls does not make nodes unreachable.
+func (r *reconciler) readLease(ctx context.Context, name string) error {
 	key := client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: name}
 	lease, cached := &coordinationv1.Lease{}, &coordinationv1.Lease{}
 	if err := r.live.Get(ctx, key, lease); err != nil {
-		return false, client.IgnoreNotFound(err)
+		return client.IgnoreNotFound(err)
 	}
 	if err := r.client.Get(ctx, key, cached, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
-		return false, err
+		return err
 	}
 	if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Equal(cached.Spec.RenewTime) {
-		return false, nil
+		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.fleet.Renewed(name, lease.Spec.RenewTime.Time, r.now()), nil
+	r.fleet.Renewed(name, lease.Spec.RenewTime.Time, r.now())
+	return nil
 }
 
 // setUnreachable sets the conditions that the node posts to Unknown.

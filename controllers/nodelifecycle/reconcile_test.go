@@ -34,6 +34,8 @@ type fixture struct {
 	cache, api client.Client
 	now        time.Time
 	fails      bool // whether reads from the API server fail
+	// meanwhile, if not nil, is called during reads from the API server.
+	meanwhile func()
 }
 
 // newFixture returns a fixture with a ready node and its lease.
@@ -55,6 +57,9 @@ func newFixture(t *testing.T) *fixture {
 		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if f.fails {
 				return errNoResponse
+			}
+			if f.meanwhile != nil {
+				f.meanwhile()
 			}
 			return w.Get(ctx, key, obj, opts...)
 		},
@@ -107,6 +112,26 @@ func TestARenewalThatTheCacheLacksIsAHeartbeat(t *testing.T) {
 	}
 	f.now = f.now.Add(gracePeriod)
 	f.expect(t, corev1.ConditionUnknown) // the lease was not renewed again
+}
+
+func TestARenewalThatTheWatchDeliversMeanwhileIsAHeartbeat(t *testing.T) {
+	f := newFixture(t)
+	f.expect(t, corev1.ConditionTrue)
+	f.now = f.now.Add(gracePeriod - time.Second)
+	f.renew(t)
+	f.now = f.now.Add(time.Second)
+	f.meanwhile = func() {
+		lease := &coordinationv1.Lease{}
+		if err := f.cache.Get(t.Context(), client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: "n"}, lease); err != nil {
+			t.Fatal(err)
+		}
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: f.now.Add(-time.Second)}
+		if err := f.cache.Update(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		f.fleet.Renewed("n", lease.Spec.RenewTime.Time, f.now)
+	}
+	f.expect(t, corev1.ConditionTrue)
 }
 
 func TestANodeIsUnreachableIfItsLeaseAtTheAPIServer(t *testing.T) {
