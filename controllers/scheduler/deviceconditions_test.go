@@ -218,6 +218,42 @@ func TestAPodIsNotDecidedOnWhileItGivesAClaimBack(t *testing.T) {
 	}
 }
 
+func TestAPodWhoseClaimsCannotBeReleasedBacksOffLonger(t *testing.T) {
+	c, claim := newWaiting(t)
+	claim = c.written("a", claim)
+	c.expect("a -> n waits")
+	c.condition(claim, "Broken")
+	for _, backoff := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		c.expect("a: 1 resourceclaim not available on the node")
+		if releases := c.core.gives(c.steps["a"]); len(releases) != 1 {
+			t.Fatalf("gives back %v, want the claim", releases)
+		}
+		c.core.released("a", nil)
+		if next, ok := c.core.queue.Next(); !ok || next.Sub(c.now) != backoff*time.Second {
+			t.Fatalf("the backoff is %v, want %v", next.Sub(c.now), backoff*time.Second)
+		}
+		c.expect()
+		c.now = c.now.Add(backoff * time.Second)
+	}
+}
+
+func TestAPodWhoseDecisionFailsBacksOffOnceThoughItGivesAClaimBack(t *testing.T) {
+	c, claim := newWaiting(t)
+	c.written("a", claim)
+	c.expect("a -> n waits")
+	c.now = c.now.Add(5 * time.Minute)
+	c.expect("a -> n waits")
+	c.now = c.now.Add(5 * time.Minute)
+	c.expect("a: binding devices: the devices of resource claim one were not ready within 10m0s")
+	if releases := c.core.gives(c.steps["a"]); len(releases) != 1 {
+		t.Fatalf("gives back %v, want the claim", releases)
+	}
+	c.core.released("a", nil)
+	if next, ok := c.core.queue.Next(); !ok || next.Sub(c.now) != time.Second {
+		t.Errorf("the backoff is %v, want 1s", next.Sub(c.now))
+	}
+}
+
 func TestAPodThatWasDeletedGivesNothingBack(t *testing.T) {
 	c, claim := newWaiting(t)
 	claim = c.written("a", claim)

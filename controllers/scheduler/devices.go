@@ -133,13 +133,14 @@ func (c *core) gives(s step) []decision.Release {
 	return releases
 }
 
-// released retries a pod that has given claims back, with the claims as they are now.
+// released retries a pod that has given claims back, with the claims as they are now. The decision
+// before that has set its backoff, which grows if it can give nothing back.
 func (c *core) released(pod types.UID, claims []*resourcev1.ResourceClaim) {
 	c.releasing.Delete(pod)
 	for _, claim := range claims {
 		c.snapshot.Released(claim)
 	}
-	c.queue.Retry(pod)
+	c.queue.EndWait(pod)
 }
 
 // release gives back what the pod of a step has of resource claims, if it has any.

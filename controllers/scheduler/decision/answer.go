@@ -34,7 +34,7 @@ type Decision struct {
 	Release string
 
 	// Err is why there is no decision: an extender has failed, or the search for devices took too
-	// long. Of the other fields only Nodes is set then.
+	// long. Of the other fields only Nodes counts then.
 	Err error
 
 	// Gated is set if the pod has scheduling gates: only a change of the pod itself

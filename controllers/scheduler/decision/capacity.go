@@ -17,7 +17,13 @@ type capacities struct {
 	// drivers are those whose reports count, by name.
 	drivers map[string]bool
 	// byClass are the reports by the name of their storage class.
-	byClass map[string]map[objectName]*storagev1.CSIStorageCapacity
+	byClass map[string]map[objectName]capacityReport
+}
+
+// capacityReport is a report with the nodes that it is about.
+type capacityReport struct {
+	*storagev1.CSIStorageCapacity
+	nodes labels.Selector
 }
 
 // SetDriver sets whether the capacity that a driver reports counts, and whether the pods
@@ -38,14 +44,19 @@ func (s *Snapshot) RemoveDriver(name string) {
 	s.storage.limits.required.Delete(name)
 }
 
-// SetCapacity adds a report, or replaces it. Its class does not change.
+// SetCapacity adds a report, or replaces it. Its class does not change. Without a topology, or with
+// an invalid one, it is about no node.
 func (s *Snapshot) SetCapacity(report *storagev1.CSIStorageCapacity) {
 	of := s.storage.capacities.byClass[report.StorageClassName]
 	if of == nil {
-		of = map[objectName]*storagev1.CSIStorageCapacity{}
+		of = map[objectName]capacityReport{}
 		s.storage.capacities.byClass[report.StorageClassName] = of
 	}
-	of[objectName{report.Namespace, report.Name}] = report
+	nodes, err := metav1.LabelSelectorAsSelector(report.NodeTopology)
+	if err != nil {
+		nodes = labels.Nothing()
+	}
+	of[objectName{report.Namespace, report.Name}] = capacityReport{report, nodes}
 }
 
 // RemoveCapacity removes a report.
@@ -93,15 +104,9 @@ func (st *storage) reports(claim *corev1.PersistentVolumeClaim, n *node) iter.Se
 			if report.MaximumVolumeSize != nil {
 				limit = report.MaximumVolumeSize
 			}
-			if limit != nil && limit.Cmp(*size) >= 0 && covers(report.NodeTopology, n) && !yield(report) {
+			if limit != nil && limit.Cmp(*size) >= 0 && report.nodes.Matches(labels.Set(n.object.Labels)) && !yield(report.CSIStorageCapacity) {
 				return
 			}
 		}
 	}
-}
-
-// covers reports whether a report is about a node. Without a topology it is about none.
-func covers(topology *metav1.LabelSelector, n *node) bool {
-	selector, err := metav1.LabelSelectorAsSelector(topology)
-	return err == nil && selector.Matches(labels.Set(n.object.Labels))
 }

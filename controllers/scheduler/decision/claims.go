@@ -39,7 +39,7 @@ func newStorage() storage {
 		limits:  newVolumeLimits(),
 		users:   map[objectName]int{},
 		capacities: capacities{
-			drivers: map[string]bool{}, byClass: map[string]map[objectName]*storagev1.CSIStorageCapacity{},
+			drivers: map[string]bool{}, byClass: map[string]map[objectName]capacityReport{},
 		},
 		assumed: newAssumedBindings(),
 	}

@@ -48,7 +48,7 @@ func (s *Snapshot) Decide(pod *corev1.Pod, choose func(n int) int) Decision {
 		best = pick(feasible, s.rank(r, feasible), choose)
 	}
 	d.Node = best.name
-	d.Claims, _ = s.storage.place(r.waiting, best)
+	d.Claims, _ = r.place(&s.storage, best)
 	if len(d.Claims) == 0 {
 		d.Devices, d.Err = r.devices.place(best)
 		d.Wait, d.Shares = r.devices.awaits(d.Devices), r.devices != nil && r.devices.shares

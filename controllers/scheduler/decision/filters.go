@@ -349,6 +349,8 @@ type request struct {
 	claims []claimed
 	// waiting are the claims that get their volume with the pod's node.
 	waiting []*corev1.PersistentVolumeClaim
+	// placed are the results of place.
+	placed map[*node]volumePlacement
 }
 
 func newRequest(pod *corev1.Pod, profile *Profile) *request {

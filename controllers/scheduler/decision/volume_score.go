@@ -24,7 +24,7 @@ func volumesByShape(s *Snapshot, r *request, nodes []*node, scores []int64) bool
 	}
 	scored := false
 	for i, n := range nodes {
-		decisions, _ := s.storage.place(r.waiting, n) // of nodes that passed the filters, or without this filter
+		decisions, _ := r.place(&s.storage, n) // of nodes that passed the filters, or without this filter
 		classes := s.storage.usageOf(r.waiting, decisions)
 		if len(classes) == 0 && r.profile.ScoreCapacity {
 			classes = s.storage.capacityUsage(r.waiting, n)

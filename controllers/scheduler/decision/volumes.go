@@ -128,7 +128,7 @@ func reachesVolumes(s *Snapshot, r *request) rule {
 				break
 			}
 		}
-		if decisions, ok := s.storage.place(r.waiting, n); !ok {
+		if decisions, ok := r.place(&s.storage, n); !ok {
 			why = append(why, "node(s) didn't find available persistent volumes to bind")
 		} else if !s.storage.suffice(r.waiting, decisions, n) {
 			why = append(why, "node(s) did not have enough free storage")
@@ -138,6 +138,29 @@ func reachesVolumes(s *Snapshot, r *request) rule {
 		}
 		return why
 	}}
+}
+
+// volumePlacement is what storage.place has returned for a node.
+type volumePlacement struct {
+	decisions []ClaimDecision
+	ok        bool
+}
+
+// place is storage.place for the waiting claims of a pod. It is found once for a node, and used by
+// the filter, the score and the decision.
+func (r *request) place(st *storage, n *node) ([]ClaimDecision, bool) {
+	if len(r.waiting) == 0 {
+		return nil, true
+	}
+	p, found := r.placed[n]
+	if !found {
+		p.decisions, p.ok = st.place(r.waiting, n)
+		if r.placed == nil {
+			r.placed = map[*node]volumePlacement{}
+		}
+		r.placed[n] = p
+	}
+	return p.decisions, p.ok
 }
 
 // place returns for each of the claims a volume that can be used on a node, or that

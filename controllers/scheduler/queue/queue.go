@@ -233,7 +233,7 @@ func (q *Queue) Pending(name Name) int {
 	return 0
 }
 
-// Pop returns the next pod, nil if there is none. It is in flight until Wait, Retry
+// Pop returns the next pod, nil if there is none. It is in flight until Wait, Retry, EndWait
 // or Remove.
 //
 // A pod is popped during its backoff if no pod is active (KEP-5142), or only pods of
@@ -315,6 +315,17 @@ func (q *Queue) Retry(uid types.UID) {
 	q.sequenceLast(e)
 	e.failed++
 	e.backoffEnd = q.now().Add(q.after(e.failed))
+	q.enter(e, q.failed, ScheduleAttemptFailure)
+}
+
+// EndWait retries a pod after the backoff of its last failure, which no event shortens any more.
+// It counts no other failure.
+func (q *Queue) EndWait(uid types.UID) {
+	e := q.entries[uid]
+	if e == nil || e.gated || e.in == q.active || e.in == q.failed {
+		return
+	}
+	q.sequenceLast(e)
 	q.enter(e, q.failed, ScheduleAttemptFailure)
 }
 

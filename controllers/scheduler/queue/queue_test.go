@@ -26,6 +26,7 @@ import (
 //	take NAME                                 pops this pod
 //	wait NAME EVENT[,EVENT...] [DURATION]     no node fits the pod
 //	retry NAME                                another failure
+//	endwait NAME                              retries the pod after its backoff
 //	wake EVENT[,EVENT...] [NAME...]           the pods that the events may help; none means all
 //	advance DURATION                          advances the clock
 //	next                                      prints when to call Pop again
@@ -88,6 +89,8 @@ func perform(t *testing.T, q *Queue, now *time.Time, command string, args []stri
 		q.Wait(types.UID(args[0]), parseEvents(args[1]), within)
 	case "retry":
 		q.Retry(types.UID(args[0]))
+	case "endwait":
+		q.EndWait(types.UID(args[0]))
 	case "wake":
 		helps := func(p *corev1.Pod) bool { return slices.Contains(args[1:], string(p.UID)) }
 		if len(args) == 1 {
@@ -199,7 +202,7 @@ func (m *model) pick(state string) types.UID {
 // step does something by chance, to a new pod with the UID or to an older one, and returns
 // what the queue did wrong.
 func (m *model) step(uid types.UID) string {
-	switch m.random.IntN(8) {
+	switch m.random.IntN(9) {
 	case 0:
 		if len(m.pods) < 30 {
 			pod := &corev1.Pod{}
@@ -233,6 +236,11 @@ func (m *model) step(uid types.UID) string {
 		}
 	case 7:
 		m.now = m.now.Add(time.Duration(m.random.IntN(3)) * time.Second)
+	case 8:
+		if uid := m.pick("waiting"); uid != "" {
+			m.q.EndWait(uid)
+			m.pods[uid] = "failed"
+		}
 	}
 	return ""
 }
