@@ -1,12 +1,20 @@
 package hack_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/jsonpath"
 )
+
+// secretPath is that of the Secret which etcd mounts. It finds nothing if cert-manager makes the
+// certificates, as etcd mounts several then.
+const secretPath = `{.spec.template.spec.volumes[?(@.name=="pki")].secret.secretName}`
 
 // programs are those that hack/backup.sh runs at a fleet whose etcd mounts the Secret $MOUNTED,
 // or, if that is empty, what cert-manager has made. Etcdctl saves its client's certificate
@@ -16,7 +24,7 @@ var programs = map[string]string{
 set -euo pipefail
 shift 2
 case "$1 $2" in
-'get statefulset') printf '%s' "$MOUNTED" ;;
+'get statefulset') [[ $5 == "jsonpath=$SECRET_PATH" ]] && printf '%s' "$MOUNTED" ;;
 'get secret') echo "$3 $5" ;;
 'port-forward svc-etcd-0') echo 'Forwarding from 127.0.0.1:4321 -> 2379' && exec tail -f /dev/null ;;
 esac
@@ -37,12 +45,12 @@ func TestABackupUsesTheCertificateThatEtcdMounts(t *testing.T) {
 		}
 	}
 	for mounted, want := range map[string]string{
-		"svc-etcd": `svc-etcd go-template={{index .data "client.crt" | base64decode}}`,
-		"":         `svc-etcd-client go-template={{index .data "tls.crt" | base64decode}}`,
+		mountedSecret(t): `svc-etcd go-template={{index .data "client.crt" | base64decode}}`,
+		"":               `svc-etcd-client go-template={{index .data "tls.crt" | base64decode}}`,
 	} {
 		file := filepath.Join(t.TempDir(), "snapshot")
 		cmd := exec.CommandContext(t.Context(), "bash", "backup.sh", file)
-		cmd.Env = append(os.Environ(), "BIN="+bin, "KUBECONFIG=host", "MOUNTED="+mounted)
+		cmd.Env = append(os.Environ(), "BIN="+bin, "KUBECONFIG=host", "SECRET_PATH="+secretPath, "MOUNTED="+mounted)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -54,6 +62,23 @@ func TestABackupUsesTheCertificateThatEtcdMounts(t *testing.T) {
 			t.Errorf("etcd mounts %q: the certificate is %s, want %s", mounted, got, want)
 		}
 	}
+}
+
+// mountedSecret returns the Secret that etcd mounts by the manifests.
+func mountedSecret(t *testing.T) string {
+	t.Helper()
+	s, err := runtime.DefaultUnstructuredConverter.ToUnstructured(etcd(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, name := jsonpath.New("secret"), &strings.Builder{}
+	if err := errors.Join(path.Parse(secretPath), path.Execute(name, s)); err != nil {
+		t.Fatal(err)
+	}
+	if name.Len() == 0 {
+		t.Fatalf("the manifests have nothing at %s", secretPath)
+	}
+	return name.String()
 }
 
 // Without KUBECONFIG, svc kubectl would use the svc up of the user.

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Replaces the data of a fleet, which config/aggregated has installed into the cluster of
-# KUBECONFIG, by a snapshot that hack/backup.sh has written. The fleet is away meanwhile. Each member of etcd is restored in a pod with its volume, by etcd's image; in
-# containers of $SHELL_IMAGE, which has a shell, this script writes the file there and
-# replaces the data. Do not `make deploy` meanwhile: it would start etcd.
+# KUBECONFIG, by a snapshot that hack/backup.sh has written. The fleet is away meanwhile.
+# Each member of etcd is restored in a pod with its volume, by etcd's image; in containers of
+# $SHELL_IMAGE, which has a shell, this script writes the file there and replaces the data.
+# Do not `make deploy` meanwhile: it would start etcd, whose members with old data can
+# overwrite what is restored. If it has been done, run this again.
 # usage: [NAMESPACE=svc-system] [BIN=bin] [SHELL_IMAGE=busybox:1.37] hack/restore.sh FILE
 set -euo pipefail
 
@@ -21,9 +23,9 @@ IFS=, read -ra members <<<"$cluster"
 for i in "${!members[@]}"; do
 	kubectl get persistentvolumeclaim "data-svc-etcd-$i" -o name
 done
-# The members are those of a new cluster: if some of the old one are started while others are
-# restored, neither accepts the other, so that none overwrites what is restored.
-token=svc-etcd-$(date +%s)-$$
+# That of the StatefulSet: a member that loses its volume computes its ID with it, and must find
+# that this ID is a member already.
+token=svc-etcd
 # After an attempt that has failed they may have no pods: the manifests give them two.
 etcds=$(of statefulset/svc-etcd '{.spec.replicas}')
 servers=$(of deployment/svc-apiserver '{.spec.replicas}')
@@ -39,12 +41,13 @@ back() {
 # The number of members whose data may have been replaced. A member is counted before this
 # script replaces its data; its pod alone never does.
 replaced=0
+again="run this again, also if make deploy has started etcd meanwhile. Do not make deploy before: members with old data can overwrite what is restored"
 failed() {
 	trap '' INT TERM HUP # another Ctrl-C does not end this before it says whether the fleet starts
 	if ((replaced)); then
-		echo "the data of $replaced of ${#members[@]} members of etcd has been replaced, or may have been, so the fleet stays away: run this again, and do not make deploy before" >&2
+		echo "the data of $replaced of ${#members[@]} members of etcd has been replaced, or may have been, so the fleet stays away: $again" >&2
 	elif ((!etcds)); then
-		echo "the fleet was away before, and an earlier attempt may have replaced data, so it stays away: run this again, and do not make deploy before" >&2
+		echo "the fleet was away before, and an earlier attempt may have replaced data, so it stays away: $again" >&2
 	elif kubectl delete pod svc-etcd-restore-0 --ignore-not-found --timeout=2m && back; then
 		echo "no data has been replaced: the fleet starts again" >&2
 	else

@@ -8,10 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // svc stands for svc kubectl at a host with a fleet of three members of etcd, whose state is
@@ -118,24 +122,37 @@ func TestARestoreReplacesTheDataOfEachMember(t *testing.T) {
 	}
 }
 
-// A member of the old cluster, which make deploy starts meanwhile, must not overwrite what is
-// restored.
-func TestTheMembersThatARestoreMakesAreOfAClusterOfTheirOwn(t *testing.T) {
+// The token is in the IDs of members: by its ID, a member that has lost its volume learns that it
+// belongs to a cluster already, and does not make another one.
+func TestTheMembersThatARestoreMakesHaveTheIDsOfTheManifests(t *testing.T) {
 	f := newFleet(t, "3")
-	for range 2 {
-		if out, err := f.restore(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	if out, err := f.restore(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	tokens := strings.Split(f.read("tokens"), "\n")
-	if len(tokens) != 6 {
-		t.Fatalf("the tokens are %v, want three of each restore", tokens)
+	if len(tokens) != 3 {
+		t.Fatalf("the tokens are %v, want one for each member", tokens)
 	}
-	for i, token := range tokens {
-		if token != tokens[i/3*3] || tokens[0] == tokens[3] || token == "initial-cluster-token=svc-etcd" {
-			t.Errorf("the tokens are %v, want one for each restore", tokens)
+	args := etcd(t).Spec.Template.Spec.Containers[0].Args
+	for _, token := range tokens {
+		if !slices.Contains(args, "--"+token) {
+			t.Errorf("a member is restored with %s, the manifests have %v", token, args)
 		}
 	}
+}
+
+// etcd returns the StatefulSet of the manifests.
+func etcd(t *testing.T) *appsv1.StatefulSet {
+	t.Helper()
+	content, err := os.ReadFile("../config/aggregated/system/etcd/statefulset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &appsv1.StatefulSet{}
+	if err := yaml.UnmarshalStrict(content, s); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func TestTheFleetReturnsAfterAFailureIfNoDataCanBeReplaced(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -19,6 +20,9 @@ type state struct {
 	nodes    []*corev1.Node
 	slices   []*discoveryv1.EndpointSlice
 	reserved []int
+	// kept are the ports that services have kept in the last sync, by UID. It is the record of
+	// those without addresses.
+	kept map[types.UID][]port
 }
 
 // result is the decision about one service.
@@ -26,6 +30,8 @@ type result struct {
 	service *corev1.Service
 	// addresses are those of the load balancer, sorted.
 	addresses []string
+	// kept are the ports that it had already, and that no other service can get.
+	kept []port
 	// problem is the reason why there are none, if the user can do something about it.
 	problem string
 	// hidden are the node ports of other services that its load balancer had first.
@@ -61,7 +67,7 @@ func (s *state) decide() []result {
 	owned := slices.DeleteFunc(slices.Clone(s.services), func(svc *corev1.Service) bool { return !owns(svc) })
 	slices.SortFunc(owned, func(a, b *corev1.Service) int {
 		return cmp.Or(
-			cmp.Compare(rank(a), rank(b)),
+			cmp.Compare(s.rank(a), s.rank(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Name, b.Name),
@@ -94,10 +100,10 @@ func owns(svc *corev1.Service) bool {
 
 // rank returns 0 for a service that has all of its ports already, 1 for one that has some,
 // and 2 for one that has none.
-func rank(svc *corev1.Service) int {
+func (s *state) rank(svc *corev1.Service) int {
 	has := 0
 	for _, p := range svc.Spec.Ports {
-		if holds(svc, port{p.Protocol, p.Port}) {
+		if s.holds(svc, port{p.Protocol, p.Port}) {
 			has++
 		}
 	}
@@ -111,11 +117,12 @@ func rank(svc *corev1.Service) int {
 }
 
 // holds reports whether the load balancer of a service has a port already: its first address
-// has the record of them, or none from an earlier release.
-func holds(svc *corev1.Service, p port) bool {
+// has the record of them, or none from an earlier release. Without addresses it has those that
+// it has kept.
+func (s *state) holds(svc *corev1.Service, p port) bool {
 	ingress := svc.Status.LoadBalancer.Ingress
 	if len(ingress) == 0 {
-		return false
+		return slices.Contains(s.kept[svc.UID], p)
 	}
 	return len(ingress[0].Ports) == 0 || slices.Contains(ingress[0].Ports, corev1.PortStatus{Port: p.number, Protocol: p.protocol})
 }
@@ -157,7 +164,7 @@ func (s *state) decideOne(svc *corev1.Service, nodePorts, used map[port]use) res
 	for _, p := range svc.Spec.Ports {
 		wanted := port{p.Protocol, p.Port}
 		by, taken := used[wanted]
-		if !taken && !holds(svc, wanted) {
+		if !taken && !s.holds(svc, wanted) {
 			by, taken = nodePorts[wanted]
 		}
 		if taken && by.service != svc {
@@ -177,12 +184,18 @@ func (s *state) decideOne(svc *corev1.Service, nodePorts, used map[port]use) res
 		if err != nil || !slices.Contains(r.addresses, ip.String()) {
 			r.problem = fmt.Sprintf("spec.loadBalancerIP: %s is not an address of a node that can serve it: remove the field, or choose an address of a node", requested)
 			r.addresses = nil
-			return r
+			if s.rank(svc) != 0 { // a service that has its ports keeps them: the address may come back
+				return r
+			}
+		} else {
+			r.addresses = []string{ip.String()}
 		}
-		r.addresses = []string{ip.String()}
 	}
 	for _, p := range svc.Spec.Ports {
 		at := port{p.Protocol, p.Port}
+		if s.holds(svc, at) {
+			r.kept = append(r.kept, at)
+		}
 		used[at] = use{svc, "used by"}
 		if by, taken := nodePorts[at]; taken && by.service != svc && len(r.addresses) > 0 {
 			r.hidden = append(r.hidden, warning{by.service, fmt.Sprintf("port %s of the nodes, %s this service, is used by the load balancer of service %s/%s, which had it first: choose another port", at, by.as, svc.Namespace, svc.Name)})

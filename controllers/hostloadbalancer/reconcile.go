@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,8 @@ type reconciler struct {
 	now      func() time.Time
 	// warned are the warnings about hidden node ports of the last sync.
 	warned map[string]bool
+	// kept are the ports that services keep, by UID, also while they have no addresses.
+	kept map[types.UID][]port
 }
 
 // Reconcile syncs all services.
@@ -36,16 +39,19 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	var errs []error
-	warned := map[string]bool{}
+	warned, kept := map[string]bool{}, map[types.UID][]port{}
 	for _, result := range s.decide() {
 		for _, hidden := range result.hidden {
 			r.warn(hidden, warned)
+		}
+		if len(result.kept) > 0 {
+			kept[result.service.UID] = result.kept
 		}
 		if err := r.write(ctx, result); client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("service %s/%s: %w", result.service.Namespace, result.service.Name, err))
 		}
 	}
-	r.warned = warned
+	r.warned, r.kept = warned, kept
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
@@ -59,7 +65,7 @@ func (r *reconciler) warn(w warning, warned map[string]bool) {
 }
 
 func (r *reconciler) read(ctx context.Context) (*state, error) {
-	s := &state{reserved: r.reserved}
+	s := &state{reserved: r.reserved, kept: r.kept}
 	var services corev1.ServiceList
 	var nodes corev1.NodeList
 	var endpoints discoveryv1.EndpointSliceList

@@ -26,6 +26,14 @@ func current(svc *corev1.Service) string {
 	return strings.Join(addresses, ",")
 }
 
+// firstPort changes the first port of a service.
+func firstPort(number int32) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Spec.Ports[0].Port = number }
+}
+
+// onePort removes the ports after the first one.
+func onePort(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[:1] }
+
 // Otherwise another service would get the port of one whose port has changed.
 func TestTheStatusHasTheRecordOfPortsAndAHiddenNodePortIsAnEventOnce(t *testing.T) {
 	web := balancer("web", 1, 30080, nil)
@@ -71,6 +79,99 @@ func TestTheStatusHasTheRecordOfPortsAndAHiddenNodePortIsAnEventOnce(t *testing.
 		t.Fatal(err)
 	}
 	sync([]int32{80}, ensured)
+}
+
+// The port 30080 is that of another service, too, from when web has lost its only endpoint until
+// it has one again.
+func TestALoadBalancerKeepsItsPortsWhileItHasNoAddresses(t *testing.T) {
+	rival := balancer("rival", 0, 30080, nil)
+	for name, test := range map[string]struct {
+		requested string                  // spec.loadBalancerIP
+		other     *corev1.Service         // has the port, too
+		meanwhile []func(*corev1.Service) // changes of web without addresses
+		lost      bool
+	}{
+		"a node port":                                     {other: nodePort("other", 2, 30080)},
+		"an older load balancer":                          {other: rival},
+		"a node port, and a requested address":            {other: nodePort("other", 2, 30080), requested: "10.0.0.1"},
+		"an older load balancer, and a requested address": {other: rival, requested: "10.0.0.1"},
+		"another port is added":                           {other: nodePort("other", 2, 30080), meanwhile: []func(*corev1.Service){alsoAt(81)}},
+		"the port changes, and back":                      {other: nodePort("other", 2, 30080), meanwhile: []func(*corev1.Service){firstPort(80), firstPort(30080)}, lost: true},
+		"a reserved port is added, and removed":           {other: rival, meanwhile: []func(*corev1.Service){alsoAt(22), onePort}, lost: true},
+		"the type changes, and back": {other: rival, lost: true, meanwhile: []func(*corev1.Service){
+			func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer },
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			web := balancer("web", 1, 30080, both(local, func(s *corev1.Service) { s.Spec.LoadBalancerIP = test.requested }))
+			slice := endpoint("web", "a", true)
+			slice.Name = "web"
+			c := fake.NewClientBuilder().WithObjects(web, slice, node("a", nil, "10.0.0.1")).WithStatusSubresource(web).Build()
+			r := &reconciler{client: c, recorder: record.NewFakeRecorder(100), reserved: []int{22}, now: func() time.Time { return time.Unix(0, 0) }}
+			sync := func(want string) {
+				t.Helper()
+				for range 2 {
+					if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(web), web); err != nil {
+					t.Fatal(err)
+				}
+				if got := current(web); got != want {
+					t.Errorf("the load balancer has %q, want %q; %+v", got, want, web.Status.Conditions)
+				}
+			}
+			update := func(obj client.Object) {
+				t.Helper()
+				if err := c.Update(t.Context(), obj); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sync("10.0.0.1")
+			*slice.Endpoints[0].Conditions.Ready = false
+			update(slice)
+			sync("")
+			if err := c.Create(t.Context(), test.other.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+			sync("")
+			for _, change := range test.meanwhile {
+				change(web)
+				update(web)
+				sync("")
+			}
+			*slice.Endpoints[0].Conditions.Ready = true
+			update(slice)
+			if test.lost {
+				sync("")
+			} else {
+				sync("10.0.0.1")
+			}
+		})
+	}
+}
+
+func TestTheRecordOfPortsGoesWithItsService(t *testing.T) {
+	web := balancer("web", 1, 30080, nil)
+	c := fake.NewClientBuilder().WithObjects(web, node("a", nil, "10.0.0.1")).WithStatusSubresource(web).Build()
+	r := &reconciler{client: c, recorder: record.NewFakeRecorder(100), now: func() time.Time { return time.Unix(0, 0) }}
+	sync := func(want int) {
+		t.Helper()
+		for range 2 { // the first may give the service its ports
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(r.kept) != want {
+			t.Errorf("got %v, want %d", r.kept, want)
+		}
+	}
+	sync(1)
+	if err := c.Delete(t.Context(), web); err != nil {
+		t.Fatal(err)
+	}
+	sync(0)
 }
 
 func TestReconcileWritesChangesOnly(t *testing.T) {
