@@ -3,7 +3,9 @@ package devices
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -16,8 +18,8 @@ import (
 const maxValidValues = 10
 
 // validateCapacity allows a policy for requests of a part of the capacity of a device
-// that is allocated several times.
-func validateCapacity(path *field.Path, c *resourcev1.DeviceCapacity, shared bool) field.ErrorList {
+// that is allocated several times. With fractions, numbers that differ in a fraction differ.
+func validateCapacity(path *field.Path, c *resourcev1.DeviceCapacity, shared, fractions bool) field.ErrorList {
 	p, path := c.RequestPolicy, path.Child("requestPolicy")
 	switch {
 	case p == nil:
@@ -29,18 +31,18 @@ func validateCapacity(path *field.Path, c *resourcev1.DeviceCapacity, shared boo
 	case len(p.ValidValues) > 0 && p.Default == nil:
 		return field.ErrorList{field.Required(path.Child("default"), "required when validValues is defined")}
 	case len(p.ValidValues) > 0:
-		return validateValidValues(path.Child("validValues"), p, &c.Value)
+		return validateValidValues(path.Child("validValues"), p, &c.Value, fractions)
 	case p.ValidRange != nil && p.Default == nil:
 		return field.ErrorList{field.Required(path.Child("default"), "required when validRange is defined")}
 	case p.ValidRange != nil:
-		return validateValidRange(path.Child("validRange"), p.ValidRange, p.Default, &c.Value)
+		return validateValidRange(path.Child("validRange"), p.ValidRange, p.Default, &c.Value, fractions)
 	}
 	return nil
 }
 
 // validateValidValues requires ascending values up to the capacity, of which the default
 // is one.
-func validateValidValues(path *field.Path, p *resourcev1.CapacityRequestPolicy, capacity *apiresource.Quantity) field.ErrorList {
+func validateValidValues(path *field.Path, p *resourcev1.CapacityRequestPolicy, capacity *apiresource.Quantity, fractions bool) field.ErrorList {
 	var errs field.ErrorList
 	for i := 1; i < len(p.ValidValues); i++ {
 		if p.ValidValues[i-1].Cmp(p.ValidValues[i]) > 0 {
@@ -56,6 +58,9 @@ func validateValidValues(path *field.Path, p *resourcev1.CapacityRequestPolicy, 
 		return nil
 	})...)
 	errs = append(errs, unique(path, p.ValidValues, func(value *apiresource.Quantity) string {
+		if !fractions {
+			return strconv.FormatInt(value.Value(), 10)
+		}
 		exact := value.DeepCopy()
 		return exact.AsDec().String()
 	})...)
@@ -67,7 +72,7 @@ func validateValidValues(path *field.Path, p *resourcev1.CapacityRequestPolicy, 
 
 // validateValidRange requires a range within the capacity that has the default in it, and
 // its maximum and the default some steps above its minimum.
-func validateValidRange(path *field.Path, r *resourcev1.CapacityRequestPolicyRange, byDefault, capacity *apiresource.Quantity) field.ErrorList {
+func validateValidRange(path *field.Path, r *resourcev1.CapacityRequestPolicyRange, byDefault, capacity *apiresource.Quantity, fractions bool) field.ErrorList {
 	if r.Min == nil {
 		return field.ErrorList{field.Required(path.Child("min"), "required when validRange is defined")}
 	}
@@ -86,22 +91,22 @@ func validateValidRange(path *field.Path, r *resourcev1.CapacityRequestPolicyRan
 		atMost("max", r.Max, capacity, "max is larger than capacity value")
 		atMost("max", byDefault, r.Max, "default is more than max")
 	}
-	return append(errs, validateStep(path, r, byDefault, capacity)...)
+	return append(errs, validateStep(path, r, byDefault, capacity, fractions)...)
 }
 
 // validateStep requires the maximum of a range and the default to be some steps above its minimum.
-// If one of the numbers is a fraction, all are counted in thousandths, as Kubernetes does from 1.37
-// on (the feature gate DRAFractionalCapacityRange).
-func validateStep(path *field.Path, r *resourcev1.CapacityRequestPolicyRange, byDefault, capacity *apiresource.Quantity) field.ErrorList {
+// With fractions, all numbers are counted in thousandths if one of them is a fraction. Otherwise they
+// are counted in integers, and fractions are rounded up.
+func validateStep(path *field.Path, r *resourcev1.CapacityRequestPolicyRange, byDefault, capacity *apiresource.Quantity, fractions bool) field.ErrorList {
 	numbers := map[string]*apiresource.Quantity{"default": byDefault, "min": r.Min, "max": r.Max, "step": r.Step}
 	maps.DeleteFunc(numbers, func(_ string, q *apiresource.Quantity) bool { return q == nil })
-	count, fractions := (*apiresource.Quantity).Value, false
+	count, milli := (*apiresource.Quantity).Value, false
 	for _, q := range numbers {
-		if _, whole := q.AsScale(0); !whole {
-			count, fractions = (*apiresource.Quantity).MilliValue, true
+		if _, whole := q.AsScale(0); fractions && !whole {
+			count, milli = (*apiresource.Quantity).MilliValue, true
 		}
 	}
-	if fractions {
+	if milli {
 		if errs := countable(path, numbers, thousandths); len(errs) > 0 {
 			return errs
 		}
@@ -119,7 +124,7 @@ func validateStep(path *field.Path, r *resourcev1.CapacityRequestPolicyRange, by
 	if next.Cmp(*capacity) > 0 {
 		errs = append(errs, field.Invalid(step, r.Step.String(), fmt.Sprintf("one step %s is larger than capacity value: %s", next.String(), capacity.String())))
 	}
-	if !fractions {
+	if !milli {
 		if out := countable(path, numbers, integers); len(out) > 0 {
 			return append(errs, out...)
 		}
@@ -151,11 +156,14 @@ func thousandths(q *apiresource.Quantity) string {
 	return ""
 }
 
-// integers returns why a number cannot be counted in integers, if it cannot. None is too large: a
-// quantity in JSON is at most an int64.
+// integers returns why a number cannot be counted in integers, if it cannot. Quantities with decimal
+// suffixes can be larger than an int64, and the Value of some of them is 0: that of 100E, for example.
 func integers(q *apiresource.Quantity) string {
-	if q.Sign() < 0 {
+	switch {
+	case q.Sign() < 0:
 		return apivalidation.IsNegativeErrorMsg
+	case q.CmpInt64(math.MaxInt64) > 0:
+		return "must not be larger than 9223372036854775807"
 	}
 	return ""
 }

@@ -113,15 +113,17 @@ spec:
 	})
 }
 
-func TestPoliciesOfCapacities(t *testing.T) {
-	resourcetest.Rules(t, resourceSlices, `
+const sharedSlice = `
 metadata: {name: a}
 spec:
   driver: gpu.example.com
   nodeName: node-1
   pool: {name: node-1, generation: 1, resourceSliceCount: 1}
   devices: [{name: gpu-0, allowMultipleAllocations: true, capacity: {memory: {value: 8Gi}}}]
-`, []resourcetest.Rule{
+`
+
+func TestPoliciesOfCapacities(t *testing.T) {
+	resourcetest.Rules(t, resourceSlices, sharedSlice, []resourcetest.Rule{
 		{Name: "some values", Change: policy(`{default: 2Gi, validValues: [1Gi, 2Gi]}`)},
 		{Name: "a range", Change: policy(`{default: 2Gi, validRange: {min: 1Gi, max: 8Gi, step: 1Gi}}`)},
 		{Name: "values and a range", Change: policy(`{default: 2Gi, validValues: [2Gi], validRange: {min: 1Gi}}`),
@@ -160,8 +162,31 @@ spec:
 			}},
 		{Name: "a negative minimum", Change: policy(`{default: "2", validRange: {min: "-1", step: "1"}}`),
 			Want: []string{`spec.devices[0].capacity[memory].requestPolicy.validRange.min: Invalid value: "-1": must be greater than or equal to 0`}},
+		{Name: "numbers that are too large for an int64", Change: policy(`{default: "1", validRange: {min: "1", max: 10E, step: 100E}}`),
+			Want: []string{
+				`spec.devices[0].capacity[memory].requestPolicy.validRange.max: Invalid value: "10E": max is larger than capacity value: 8Gi`,
+				`spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "100E": one step 100000000000000000001 is larger than capacity value: 8Gi`,
+				`spec.devices[0].capacity[memory].requestPolicy.validRange.max: Invalid value: "10E": must not be larger than 9223372036854775807`,
+				`spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "100E": must not be larger than 9223372036854775807`,
+			}},
 		{Name: "a step of zero", Change: policy(`{default: 2Gi, validRange: {min: 1Gi, step: "0"}}`),
 			Want: []string{`spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "0": must be greater than zero`}},
+	})
+}
+
+func TestPoliciesOfCapacitiesAreInIntegersWithoutFractions(t *testing.T) {
+	slices := resourceSlices
+	slices.Validate = ValidateSliceWithoutFractions
+	resourcetest.Rules(t, slices, sharedSlice, []resourcetest.Rule{
+		{Name: "values that differ in a fraction", Change: policy(`{default: 1500m, validValues: ["1", 1500m, "2"]}`),
+			Want: []string{`spec.devices[0].capacity[memory].requestPolicy.validValues[2]: Duplicate value: "2"`}},
+		{Name: "a fraction is rounded up", Change: policy(`{default: "1", validRange: {min: 500m, step: "1"}}`)},
+		{Name: "a fraction smaller than a thousandth, too", Change: policy(`{default: "1", validRange: {min: 100u, step: 100u}}`)},
+		{Name: "a number that is too large for an int64", Change: policy(`{default: "1", validRange: {min: 500m, step: 100E}}`),
+			Want: []string{
+				`spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "100E": one step 100000000000000000000500m is larger than capacity value: 8Gi`,
+				`spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "100E": must not be larger than 9223372036854775807`,
+			}},
 	})
 }
 

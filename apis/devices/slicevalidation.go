@@ -19,6 +19,17 @@ import (
 )
 
 func validateSlice(s *resourcev1.ResourceSlice) field.ErrorList {
+	return validateSliceWith(s, true)
+}
+
+// ValidateSliceWithoutFractions validates a ResourceSlice as a release without the feature gate
+// DRAFractionalCapacityRange: the policies of capacities are in integers, to which fractions are
+// rounded up.
+func ValidateSliceWithoutFractions(s *resourcev1.ResourceSlice) field.ErrorList {
+	return validateSliceWith(s, false)
+}
+
+func validateSliceWith(s *resourcev1.ResourceSlice, fractions bool) field.ErrorList {
 	spec, path := &s.Spec, field.NewPath("spec")
 	errs := slices.Concat(
 		validateDriver(path.Child("driver"), spec.Driver),
@@ -34,7 +45,9 @@ func validateSlice(s *resourcev1.ResourceSlice) field.ErrorList {
 	devices, counters := path.Child("devices"), path.Child("sharedCounters")
 	perDevice := ptr.Deref(spec.PerDeviceNodeSelection, false)
 	return slices.Concat(errs,
-		each(devices, spec.Devices, limit, func(at *field.Path, d *resourcev1.Device) field.ErrorList { return validateDevice(at, d, perDevice) }),
+		each(devices, spec.Devices, limit, func(at *field.Path, d *resourcev1.Device) field.ErrorList {
+			return validateDevice(at, d, perDevice, fractions)
+		}),
 		unique(devices, spec.Devices, func(d *resourcev1.Device) string { return d.Name }),
 		each(counters, spec.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, func(at *field.Path, set *resourcev1.CounterSet) field.ErrorList {
 			return append(requiredLabel(at.Child("name"), set.Name), validateCounters(at.Child("counters"), set.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet)...)
@@ -142,7 +155,7 @@ func validateDeviceNodes(path *field.Path, d *resourcev1.Device, perDevice bool)
 	return n.exactlyOne("exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec", "")
 }
 
-func validateDevice(path *field.Path, d *resourcev1.Device, perDevice bool) field.ErrorList {
+func validateDevice(path *field.Path, d *resourcev1.Device, perDevice, fractions bool) field.ErrorList {
 	errs := validateLabel(path.Child("name"), d.Name)
 	if n := len(d.Attributes) + len(d.Capacity); n > resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice {
 		errs = append(errs, field.Invalid(path, n, fmt.Sprintf("the total number of attributes and capacities must not exceed %d", resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice)))
@@ -161,7 +174,7 @@ func validateDevice(path *field.Path, d *resourcev1.Device, perDevice bool) fiel
 	}
 	for name, c := range d.Capacity {
 		errs = append(errs, validateQualified(capacities, string(name))...)
-		errs = append(errs, validateCapacity(capacities.Key(string(name)), &c, ptr.Deref(d.AllowMultipleAllocations, false))...)
+		errs = append(errs, validateCapacity(capacities.Key(string(name)), &c, ptr.Deref(d.AllowMultipleAllocations, false), fractions)...)
 	}
 	return slices.Concat(errs,
 		each(path.Child("taints"), d.Taints, resourcev1.DeviceTaintsMaxLength, validateTaint),

@@ -123,8 +123,10 @@ func (g *Groups) CheckOwn(ctx context.Context, host aggregator.Interface, servic
 
 // Registered returns the APIServices of a domain's groups at a host that lead to the servers
 // of the domain: to the Service of the group of fleets, which is the last of them, so that an
-// interrupted removal can be repeated. What the host or other servers serve in the domain,
-// such as those of a domain inside it, is none of them.
+// interrupted removal can be repeated. If that group is gone, it is the Service to which all
+// built-in groups of the domain lead; if they lead to several, Registered returns an error that
+// names them. What the host or other servers serve in the domain, such as those of a domain
+// inside it, is none of them.
 func Registered(ctx context.Context, host aggregator.Interface, domain string) ([]apiregistrationv1.APIService, error) {
 	names, err := groupdomain.New(domain)
 	if err != nil {
@@ -134,18 +136,46 @@ func Registered(ctx context.Context, host aggregator.Interface, domain string) (
 	if err != nil {
 		return nil, fmt.Errorf("list the APIServices of the host: %w", err)
 	}
-	fleet := slices.IndexFunc(list.Items, func(service apiregistrationv1.APIService) bool {
-		return service.Name == fleetaddress.Version+"."+names.FleetGroup() && service.Spec.Service != nil
-	})
-	if fleet < 0 {
+	named := naming(list.Items, names)
+	if len(named) == 0 {
 		return nil, nil
 	}
-	last := list.Items[fleet]
+	last := named[0]
 	own := types.NamespacedName{Namespace: last.Spec.Service.Namespace, Name: last.Spec.Service.Name}
+	if slices.ContainsFunc(named, func(service apiregistrationv1.APIService) bool { return !leadsTo(service, own) }) {
+		var each []string
+		for _, service := range named {
+			each = append(each, fmt.Sprintf("%s to %s/%s", service.Name, service.Spec.Service.Namespace, service.Spec.Service.Name))
+		}
+		return nil, fmt.Errorf("%s.%s is missing, and the other APIServices of %s lead to different Services: %s; delete those of the fleet by their names: kubectl delete apiservice NAME",
+			fleetaddress.Version, names.FleetGroup(), domain, strings.Join(each, ", "))
+	}
 	services := slices.DeleteFunc(list.Items, func(service apiregistrationv1.APIService) bool {
-		return service.Name == last.Name || !leadsTo(service, own) || !strings.HasSuffix(service.Spec.Group, "."+domain)
+		return service.Name == last.Name || !leadsTo(service, own) || !names.Owns(service.Spec.Group)
 	})
 	return append(services, last), nil
+}
+
+// naming returns the APIServices that name the Service of a domain's servers: that of the group
+// of fleets or, without it, those of the built-in groups.
+func naming(all []apiregistrationv1.APIService, names *groupdomain.Names) []apiregistrationv1.APIService {
+	builtIn := sets.New[string]()
+	for _, kind := range apis.Kinds() {
+		for _, gvk := range kind.GVKs() {
+			builtIn.Insert(names.Public(gvk.Group))
+		}
+	}
+	var found []apiregistrationv1.APIService
+	for _, service := range all {
+		switch {
+		case service.Spec.Service == nil:
+		case service.Name == fleetaddress.Version+"."+names.FleetGroup():
+			return []apiregistrationv1.APIService{service}
+		case builtIn.Has(service.Spec.Group):
+			found = append(found, service)
+		}
+	}
+	return found
 }
 
 // leadsTo reports whether a host forwards the requests of an APIService to a Service.

@@ -62,11 +62,12 @@ func TestVersionsOfAnotherReleaseAreItsOwn(t *testing.T) {
 	}
 }
 
+func service(name string, to *apiregistrationv1.ServiceReference) *apiregistrationv1.APIService {
+	_, group, _ := strings.Cut(name, ".")
+	return &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apiregistrationv1.APIServiceSpec{Group: group, Service: to}}
+}
+
 func TestRemoveLeavesTheGroupsOfOthers(t *testing.T) {
-	service := func(name string, to *apiregistrationv1.ServiceReference) *apiregistrationv1.APIService {
-		_, group, _ := strings.Cut(name, ".")
-		return &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apiregistrationv1.APIServiceSpec{Group: group, Service: to}}
-	}
 	own, other := &apiregistrationv1.ServiceReference{Namespace: "a", Name: "b"}, &apiregistrationv1.ServiceReference{Namespace: "c", Name: "b"}
 	all := []runtime.Object{
 		service("v1.apps.svc.dev", own), service("v1.fleet.svc.dev", own), service("v1.widgets.example.com.svc.dev", own),
@@ -98,6 +99,40 @@ func TestRemoveLeavesTheGroupsOfOthers(t *testing.T) {
 			}
 			if len(left.Items) != len(all)-len(removed) {
 				t.Errorf("%d are left of %d", len(left.Items), len(all))
+			}
+		})
+	}
+}
+
+func TestWithoutTheGroupOfFleetsTheBuiltInGroupsNameTheService(t *testing.T) {
+	own, other := &apiregistrationv1.ServiceReference{Namespace: "a", Name: "b"}, &apiregistrationv1.ServiceReference{Namespace: "c", Name: "b"}
+	for _, c := range []struct {
+		name       string
+		has        []runtime.Object
+		want, fail string
+	}{
+		{name: "that of all of them", want: "v1.core.svc.dev v1.widgets.example.com.svc.dev v1.apps.svc.dev", has: []runtime.Object{
+			service("v1.apps.svc.dev", own), service("v1.core.svc.dev", own), service("v1.widgets.example.com.svc.dev", own), service("v1.batch.svc.dev", nil),
+			service("v1.mail.svc.dev", other), service("v1.apps.eu.svc.dev", other), service("v1.fleet.eu.svc.dev", other), service("v1.apps.notsvc.dev", other),
+		}},
+		{name: "none, if what is left is not of the domain", has: []runtime.Object{
+			service("v1.mail.svc.dev", other), service("v1.apps.eu.svc.dev", other), service("v1.fleet.eu.svc.dev", other), service("v1.apps", nil),
+		}},
+		{name: "not one of several", has: []runtime.Object{service("v1.apps.svc.dev", own), service("v1.core.svc.dev", own), service("v1.batch.svc.dev", other)},
+			fail: "v1.fleet.svc.dev is missing, and the other APIServices of svc.dev lead to different Services: v1.apps.svc.dev to a/b, v1.batch.svc.dev to c/b, v1.core.svc.dev to a/b; " +
+				"delete those of the fleet by their names: kubectl delete apiservice NAME"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			services, err := Registered(t.Context(), fake.NewSimpleClientset(c.has...), "svc.dev")
+			if (err != nil) != (c.fail != "") || err != nil && err.Error() != c.fail {
+				t.Fatalf("%v, want %q", err, c.fail)
+			}
+			var names []string
+			for _, s := range services {
+				names = append(names, s.Name)
+			}
+			if got := strings.Join(names, " "); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
 			}
 		})
 	}

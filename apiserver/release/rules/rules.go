@@ -14,6 +14,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -26,9 +27,10 @@ type rule struct {
 	gate string
 	// unless is another gate, if any, that allows the same.
 	unless string
-	// name and status replace the rule of the names and the validation of the status of a kind,
-	// whose Go type is that of kind.
+	// name, valid and status replace the rule of the names, the validation of writes, and that of
+	// the status of a kind, whose Go type is that of kind.
 	name   func(name string, prefix bool) []string
+	valid  func(obj runtime.Object) field.ErrorList
 	status func(obj, old runtime.Object) field.ErrorList
 	kind   runtime.Object
 	// object returns the errors of an object.
@@ -45,6 +47,7 @@ type rule struct {
 func all() []rule {
 	return []rule{
 		{gate: "ContainerRestartRules", object: restartPolicies},
+		{gate: "DRAFractionalCapacityRange", kind: &resourcev1.ResourceSlice{}, valid: sliceWithoutFractions},
 		{gate: "DownwardAPIHugePages", object: hugePages},
 		{gate: "ElasticIndexedJob", change: completions},
 		{gate: "ExpandPersistentVolumes", change: expansion},
@@ -90,6 +93,8 @@ func Apply(kind *resource.Kind, enabled func(gate string) bool) {
 		case reflect.TypeOf(kind.New()) != reflect.TypeOf(r.kind):
 		case r.name != nil:
 			kind.NameRule = r.name
+		case r.valid != nil:
+			kind.Validate = r.valid
 		case r.status != nil:
 			kind.ValidateStatus = r.status
 		}
