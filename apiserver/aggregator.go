@@ -104,6 +104,7 @@ func (c *chain) registerVersions(config *genericapiserver.RecommendedConfig, ser
 		APIServices: server.APIRegistrationInformers.Apiregistration().V1().APIServices(),
 		Client:      client,
 		Clock:       c.clock,
+		Full:        c.stores.backend.Full,
 	}
 	if crds != nil {
 		registered.Local = append(registered.Local, apiextensionsv1.SchemeGroupVersion)

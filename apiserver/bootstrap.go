@@ -27,7 +27,8 @@ const (
 )
 
 // addBootstrap adds a post-start hook for each step, which creates an object that
-// every cluster needs. The server is ready when each step has succeeded once.
+// every cluster needs. The server is ready when each step has succeeded once, or when etcd
+// is full: the steps then go on until they succeed.
 func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server *genericapiserver.GenericAPIServer) ([]*bootstrapStep, error) {
 	_, port, err := config.SecureServing.HostPort()
 	if err != nil {
@@ -55,7 +56,7 @@ func (c *chain) addBootstrap(config *genericapiserver.RecommendedConfig, server 
 	}
 	var added []*bootstrapStep
 	for _, step := range steps {
-		s := newBootstrapStep(step, c.stores.recorded.allows, c.clock)
+		s := newBootstrapStep(step, c.stores.recorded.allows, c.stores.backend.Full, c.clock)
 		if err := server.AddPostStartHook(step.Name, s.hook); err != nil {
 			return nil, err
 		}
@@ -89,6 +90,8 @@ type bootstrapStep struct {
 	clock clock.Clock
 	// allows returns when the step may run, or false when the channel is closed before.
 	allows func(stopped <-chan struct{}) bool
+	// full reports whether etcd refuses writes because it has reached its quota.
+	full func() bool
 	// succeeded gets the hook's context, which is done when the server has stopped
 	// answering requests.
 	succeeded chan context.Context
@@ -99,18 +102,32 @@ type bootstrapStep struct {
 	keeping sync.Mutex
 }
 
-func newBootstrapStep(step bootstrap.Step, allows func(stopped <-chan struct{}) bool, clock clock.Clock) *bootstrapStep {
-	s := &bootstrapStep{Step: step, allows: allows, clock: clock, succeeded: make(chan context.Context, 1)}
+func newBootstrapStep(step bootstrap.Step, allows func(stopped <-chan struct{}) bool, full func() bool, clock clock.Clock) *bootstrapStep {
+	s := &bootstrapStep{Step: step, allows: allows, full: full, clock: clock, succeeded: make(chan context.Context, 1)}
 	s.stopping, s.end = context.WithCancel(context.Background())
 	return s
 }
 
-// hook returns when the step has succeeded, or when the server stops.
+// hook returns when the step has succeeded, when etcd is full, or when the server stops. At a
+// full etcd the step goes on.
 func (s *bootstrapStep) hook(hook genericapiserver.PostStartHookContext) error {
-	if s.allows(hook.Done()) && s.First(hook, s.clock) == nil {
-		s.succeeded <- hook
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if s.allows(hook.Done()) && s.First(hook, s.clock) == nil {
+			s.succeeded <- hook
+		}
+	}()
+	for {
+		select {
+		case <-ended:
+			return nil
+		case <-s.clock.After(checkInterval):
+			if s.full() {
+				return nil
+			}
+		}
 	}
-	return nil
 }
 
 // keep repeats the step, if it has an interval, from its first success until the

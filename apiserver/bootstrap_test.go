@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,8 @@ import (
 
 	"svc.dev/svc/apiserver/bootstrap"
 )
+
+func notFull() bool { return false }
 
 func TestAStepIsStoppedWhenTheServerBeginsToStop(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"while it is repeated": 0, "before its first success": time.Minute} {
@@ -24,7 +27,7 @@ func TestAStepIsStoppedWhenTheServerBeginsToStop(t *testing.T) {
 					Name: "s", Interval: time.Second,
 					Ensure: func(context.Context) error { time.Sleep(delay); calls++; return nil },
 					Stop:   func(context.Context) error { stops++; return nil },
-				}, func(<-chan struct{}) bool { return true }, clock.RealClock{})
+				}, func(<-chan struct{}) bool { return true }, notFull, clock.RealClock{})
 				go s.keep(nil)
 				go func() { _ = s.hook(genericapiserver.PostStartHookContext{Context: hook}) }()
 				time.Sleep(10 * time.Second)
@@ -53,7 +56,7 @@ func TestAStepDoesNotRunBeforeTheReleaseMayServeWhatIsStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, calls := undecided(), 0
-				s := newBootstrapStep(bootstrap.Step{Ensure: func(context.Context) error { calls++; return nil }}, r.allows, clock.RealClock{})
+				s := newBootstrapStep(bootstrap.Step{Ensure: func(context.Context) error { calls++; return nil }}, r.allows, notFull, clock.RealClock{})
 				go func() { _ = s.hook(genericapiserver.PostStartHookContext{Context: t.Context()}) }()
 				synctest.Wait()
 				if calls != 0 {
@@ -68,4 +71,38 @@ func TestAStepDoesNotRunBeforeTheReleaseMayServeWhatIsStored(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAServerIsReadyAtAFullEtcdAndItsStepsGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full atomic.Bool
+		var calls, successes atomic.Int32
+		s := newBootstrapStep(bootstrap.Step{Interval: time.Hour, Ensure: func(context.Context) error {
+			if calls.Add(1) < 20 {
+				return errors.New("etcd refuses the write")
+			}
+			successes.Add(1)
+			return nil
+		}}, func(<-chan struct{}) bool { return true }, full.Load, clock.RealClock{})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = s.hook(genericapiserver.PostStartHookContext{Context: t.Context()})
+		}()
+		go s.keep(t.Context().Done())
+		select {
+		case <-ended:
+			t.Fatal("the hook has ended before etcd is full")
+		case <-time.After(time.Minute):
+		}
+		full.Store(true)
+		<-ended
+		if successes.Load() > 0 {
+			t.Fatal("the step has succeeded")
+		}
+		time.Sleep(90 * time.Minute)
+		if synctest.Wait(); successes.Load() != 2 {
+			t.Errorf("it has succeeded %d times, want the first time and one after the interval", successes.Load())
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -44,6 +45,9 @@ type recordedRelease struct {
 	// examining is closed when etcd has answered and the stored objects are read, and done
 	// when it is decided. A server that stops before does not close done.
 	examining, done chan struct{}
+	// full is closed when the release may serve the stored objects, but etcd has no space for
+	// its record. Until done is closed, the server then reads and deletes only.
+	full chan struct{}
 }
 
 func newRecordedRelease(o *options.Options, s *stores, clock clock.Clock) *recordedRelease {
@@ -56,7 +60,7 @@ func newRecordedRelease(o *options.Options, s *stores, clock clock.Clock) *recor
 	}
 	stored["customresourcedefinitions."+libraries[0].Group] = libraries[0].String()
 	stored["apiservices."+libraries[1].Group] = libraries[1].String()
-	r := &recordedRelease{clock: clock, examining: make(chan struct{}), done: make(chan struct{})}
+	r := &recordedRelease{clock: clock, examining: make(chan struct{}), done: make(chan struct{}), full: make(chan struct{})}
 	examine := sync.OnceFunc(func() { close(r.examining) })
 	r.keeper = &record.Keeper{
 		KV: s.backend.Client().KV, Prefix: s.backend.Prefix(), Release: o.Release, SVC: release.SVCVersion(), Storage: stored,
@@ -80,12 +84,18 @@ func newRecordedRelease(o *options.Options, s *stores, clock clock.Clock) *recor
 	return r
 }
 
-// checkInterval is how often an attempt that has failed is repeated.
-const checkInterval = time.Second
+const (
+	// checkInterval is how often an attempt that has failed is repeated.
+	checkInterval = time.Second
+	// fullInterval is the same at a full etcd, which stays full until an operator acts: an
+	// attempt may read all objects.
+	fullInterval = 10 * time.Second
+)
 
 // check decides whether the release may serve the stored objects, unless ctx is done before.
 // It waits for etcd, and calls refuse if it may not.
 func (r *recordedRelease) check(ctx context.Context, refuse func()) {
+	setFull := sync.OnceFunc(func() { close(r.full) })
 	for {
 		err := r.keeper.Check(ctx)
 		if refusal := (*record.Refusal)(nil); errors.As(err, &refusal) {
@@ -97,10 +107,15 @@ func (r *recordedRelease) check(ctx context.Context, refuse func()) {
 			return
 		}
 		r.failed(ctx, err)
+		delay := checkInterval
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			setFull()
+			delay = fullInterval
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.clock.After(checkInterval):
+		case <-r.clock.After(delay):
 		}
 	}
 }
@@ -126,8 +141,13 @@ func (r *recordedRelease) allows(stopped <-chan struct{}) bool {
 
 // writable returns an error until it is decided that the release may serve the stored
 // objects: it would drop the fields that it lacks of those that it writes.
-func (r *recordedRelease) writable() error {
-	err := r.Check(nil)
+func (r *recordedRelease) writable() error { return r.tryAgain(r.decided()) }
+
+// deletable is writable for deletions, which a full etcd accepts: they make its space.
+func (r *recordedRelease) deletable() error { return r.tryAgain(r.Check(nil)) }
+
+// tryAgain returns the answer to a client for an error, or nil for none.
+func (*recordedRelease) tryAgain(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -136,12 +156,14 @@ func (r *recordedRelease) writable() error {
 	return unavailable
 }
 
-// await returns when the server may begin to serve, or has to end: when it is decided, when
-// ctx is done, or at the timeout if etcd has not answered by then. To read many objects may
+// await returns when the server may begin to serve, or has to end: when it is decided, or not
+// because etcd is full, when ctx is done, or at the timeout if etcd has not answered by then. To read many objects may
 // take longer.
 func (r *recordedRelease) await(ctx context.Context, timeout <-chan time.Time) {
 	select {
 	case <-r.done:
+		return
+	case <-r.full:
 		return
 	case <-ctx.Done():
 		return
@@ -151,6 +173,7 @@ func (r *recordedRelease) await(ctx context.Context, timeout <-chan time.Time) {
 	case <-r.examining:
 		select {
 		case <-r.done:
+		case <-r.full:
 		case <-ctx.Done():
 		}
 	default:
@@ -161,8 +184,23 @@ func (r *recordedRelease) await(ctx context.Context, timeout <-chan time.Time) {
 func (r *recordedRelease) Name() string { return "stored-release" }
 
 // Check implements healthz.HealthChecker: a server is not ready before it is decided that it
-// may serve what is stored.
+// may serve what is stored. At a full etcd it is, for the deletions that make space.
 func (r *recordedRelease) Check(*http.Request) error {
+	select {
+	case <-r.full:
+	default:
+		return r.decided()
+	}
+	select {
+	case <-r.done:
+		return r.refused
+	default:
+		return nil
+	}
+}
+
+// decided returns an error until it is decided that the release may serve the stored objects.
+func (r *recordedRelease) decided() error {
 	select {
 	case <-r.done:
 		return r.refused

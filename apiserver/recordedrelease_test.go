@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
@@ -18,7 +20,7 @@ import (
 )
 
 func undecided() *recordedRelease {
-	return &recordedRelease{examining: make(chan struct{}), done: make(chan struct{})}
+	return &recordedRelease{examining: make(chan struct{}), done: make(chan struct{}), full: make(chan struct{})}
 }
 
 func TestAServerWaitsForTheExaminationOfWhatIsStored(t *testing.T) {
@@ -149,4 +151,73 @@ func TestWhyItIsNotDecidedYetIsReportedAndLoggedWhenItChanges(t *testing.T) {
 			t.Errorf("a stop is logged: %s", logged())
 		}
 	})
+}
+
+// fullKV is an etcd without a record, which refuses writes until it has space.
+type fullKV struct {
+	clientv3.KV
+	space atomic.Bool
+}
+
+func (f *fullKV) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return &clientv3.GetResponse{}, nil
+}
+
+func (f *fullKV) Txn(context.Context) clientv3.Txn { return fullTxn{etcd: f} }
+
+type fullTxn struct {
+	clientv3.Txn
+	etcd *fullKV
+}
+
+func (x fullTxn) If(...clientv3.Cmp) clientv3.Txn { return x }
+
+func (x fullTxn) Then(...clientv3.Op) clientv3.Txn { return x }
+
+func (x fullTxn) Commit() (*clientv3.TxnResponse, error) {
+	if !x.etcd.space.Load() {
+		return nil, rpctypes.ErrNoSpace
+	}
+	return &clientv3.TxnResponse{Succeeded: true}, nil
+}
+
+func TestAtAFullEtcdAServerDeletesAndWritesOnceTheRecordIsWritten(t *testing.T) {
+	for _, examining := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r, etcd := undecided(), &fullKV{}
+			r.clock, r.keeper = clock.RealClock{}, &record.Keeper{KV: etcd}
+			if examining {
+				close(r.examining)
+			}
+			if err := r.deletable(); !apierrors.IsServiceUnavailable(err) {
+				t.Errorf("before etcd has answered, deletions get %v", err)
+			}
+			go r.check(t.Context(), func() { t.Error("the release is refused") })
+			r.await(t.Context(), time.After(time.Second)) // it begins to serve
+			if err := r.writable(); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "space exceeded") {
+				t.Errorf("at a full etcd, writes get %v", err)
+			}
+			if err := errors.Join(r.deletable(), r.Check(nil)); err != nil {
+				t.Errorf("at a full etcd, deletions get %v", err)
+			}
+			etcd.space.Store(true)
+			<-time.After(fullInterval)
+			synctest.Wait()
+			if err := errors.Join(r.writable(), r.deletable(), r.Check(nil)); err != nil {
+				t.Errorf("once etcd has space: %v", err)
+			}
+		})
+	}
+}
+
+func TestAReleaseThatIsRefusedLaterDeletesNoMore(t *testing.T) {
+	r := undecided()
+	close(r.full)
+	r.refused = errors.New("it would lose a field")
+	close(r.done)
+	for range 20 { // a select of several closed channels takes any of them
+		if err := r.Check(nil); !errors.Is(err, r.refused) || r.deletable() == nil {
+			t.Fatalf("it must not serve: %v", err)
+		}
+	}
 }

@@ -92,6 +92,7 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 	etcd.SharedWatches, etcd.PartWatches, etcd.HistoryBytes = l.sharedWatches(), l.partWatches(), l.historyBytes()
 	etcd.Transformers, etcd.Clock = s.encryption.ResourceTransformers, clock
 	etcd.Writable = func() error { return s.recorded.writable() }
+	etcd.Deletable = func() error { return s.recorded.deletable() }
 	if s.backend, err = storage.Open(etcd); err != nil {
 		s.encryption.Close()
 		return nil, err

@@ -62,6 +62,18 @@ func TestTheCheckNamesMissingAPIServices(t *testing.T) {
 	}
 }
 
+func TestMissingAPIServicesDoNotFailTheCheckWhileEtcdIsFull(t *testing.T) {
+	c, full := prepare(t, nil, nil), true
+	c.registration.full = func() bool { return full }
+	if err := c.registration.Check().Check(nil); err != nil {
+		t.Errorf("at a full etcd: %v", err)
+	}
+	full = false
+	if err := c.registration.Check().Check(nil); err == nil {
+		t.Error("the check passes when etcd has space")
+	}
+}
+
 func TestVersionsAreRegisteredAndRemovedWithTheirDefinitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, []*apiextensionsv1.CustomResourceDefinition{

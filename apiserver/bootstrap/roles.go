@@ -57,7 +57,7 @@ func RolesStep(client kubernetes.Interface, create Create, await func(context.Co
 }
 
 // awaitTimeout bounds how long a start waits until the authorizer has seen the default roles.
-const awaitTimeout = time.Second
+const awaitTimeout = 10 * time.Second
 
 // defaultMeta returns the metadata of a default role or of its binding.
 func defaultMeta(namespace, name string, labels map[string]string) metav1.ObjectMeta {

@@ -8,8 +8,8 @@ import (
 )
 
 // Informers are a server's informers of definitions. They list once the server's key has been
-// written, however late etcd answers: so the server serves custom resources, and is ready,
-// only afterwards.
+// written, however late etcd answers, or once etcd is full: so the server serves custom
+// resources, and is ready, only afterwards.
 type Informers struct {
 	externalversions.SharedInformerFactory
 	servers *Servers
@@ -28,7 +28,7 @@ func (i *Informers) Start(stop <-chan struct{}) {
 	i.once.Do(func() {
 		go func() {
 			select {
-			case <-i.servers.written:
+			case <-i.servers.listable:
 				i.SharedInformerFactory.Start(stop)
 				close(i.started)
 			case <-stop:

@@ -22,7 +22,7 @@ func TestDefinitionsAreListedAfterTheKeyIsWrittenHoweverLate(t *testing.T) {
 			if calls := client.Actions(); len(calls) > 0 {
 				t.Errorf("embedded %v: requests before the key is written: %v", embedded, calls)
 			}
-			servers.setWritten()
+			servers.setListable()
 			informers.WaitForCacheSync(stop)
 			if !definitions.HasSynced() {
 				t.Errorf("embedded %v: the definitions are not listed", embedded)

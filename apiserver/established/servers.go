@@ -2,10 +2,12 @@ package established
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -21,9 +23,9 @@ const (
 )
 
 // Servers are the API servers of one etcd. Each has a key there while it runs, below
-// <prefix>/apiservers/, and writes it before it lists definitions (Informers). So a server that reads the
-// keys after a definition was established, and finds only its own, knows that every other
-// server will list the definition before it serves custom resources.
+// <prefix>/apiservers/, and writes it before it lists definitions (Informers), unless etcd is
+// full. So a server that reads the keys after a definition was established, and finds only its
+// own, knows that every other server will list the definition before it serves custom resources.
 type Servers struct {
 	client *clientv3.Client
 	prefix string
@@ -33,14 +35,16 @@ type Servers struct {
 	// one has the same key.
 	embedded bool
 
-	once    sync.Once
-	written chan struct{} // closed when the key was written for the first time
+	once sync.Once
+	// listable is closed when the key was written for the first time, or when etcd is full: no
+	// definition can become established then.
+	listable chan struct{}
 }
 
 // NewServers returns the servers of an etcd, to which the one with the id belongs once it
 // runs. prefix is that of all keys (flag --etcd-prefix).
 func NewServers(client *clientv3.Client, prefix, id string, embedded bool) *Servers {
-	s := &Servers{client: client, prefix: "/" + strings.Trim(prefix, "/") + "/apiservers/", embedded: embedded, written: make(chan struct{})}
+	s := &Servers{client: client, prefix: "/" + strings.Trim(prefix, "/") + "/apiservers/", embedded: embedded, listable: make(chan struct{})}
 	if embedded { // the same after a restart
 		id = "embedded"
 	}
@@ -56,6 +60,9 @@ func (s *Servers) Run(ctx context.Context, clock clock.Clock) {
 			keep = s.write
 		}
 		if err := keep(ctx); err != nil && ctx.Err() == nil {
+			if errors.Is(err, rpctypes.ErrNoSpace) {
+				s.setListable()
+			}
 			klog.FromContext(ctx).V(4).Info("Failed to register this API server in etcd, will retry", "err", err)
 		}
 		select {
@@ -65,7 +72,7 @@ func (s *Servers) Run(ctx context.Context, clock clock.Clock) {
 	}
 }
 
-func (s *Servers) setWritten() { s.once.Do(func() { close(s.written) }) }
+func (s *Servers) setListable() { s.once.Do(func() { close(s.listable) }) }
 
 // keep writes the key with a lease, and returns when the lease has expired or ctx ends.
 func (s *Servers) keep(ctx context.Context) error {
@@ -85,7 +92,7 @@ func (s *Servers) keep(ctx context.Context) error {
 	if _, err := s.client.Put(ctx, s.own, "", clientv3.WithLease(lease.ID)); err != nil {
 		return err
 	}
-	s.setWritten()
+	s.setListable()
 	for range renewals { // until it ends
 	}
 	return nil
@@ -96,7 +103,7 @@ func (s *Servers) keep(ctx context.Context) error {
 func (s *Servers) write(ctx context.Context) error {
 	_, err := s.client.Put(ctx, s.own, "")
 	if err == nil {
-		s.setWritten()
+		s.setListable()
 		<-ctx.Done()
 	}
 	if ctx.Err() == nil {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/utils/clock"
 
@@ -45,7 +47,7 @@ func run(t *testing.T, s *Servers) (stop func()) {
 	}
 	t.Cleanup(stop)
 	select {
-	case <-s.written:
+	case <-s.listable:
 	case <-time.After(deadline):
 		t.Fatal("not registered")
 	}
@@ -123,4 +125,32 @@ func TestAServerWhoseEtcdDoesNotAnswerIsNotKnownToBeTheOnlyOne(t *testing.T) {
 	s := NewServers(client, "/registry", "first", true)
 	_ = client.Close()
 	expectAlone(t, "lonely", s, false)
+}
+
+func TestAServerListsDefinitionsAtAFullEtcdAndRegistersOnceItHasSpace(t *testing.T) {
+	client, own := startEtcd(t)
+	members, err := client.MemberList(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	alarm := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE, MemberID: members.Members[0].ID}
+	if _, err := pb.NewMaintenanceClient(client.ActiveConnection()).Alarm(t.Context(), alarm); err != nil {
+		t.Fatal(err)
+	}
+	servers := []*Servers{NewServers(client, "/registry", "first", false), NewServers(own, "/registry", "second", true)}
+	for _, s := range servers {
+		run(t, s)
+	}
+	expectAlone(t, "unregistered", servers[0], false)
+	if _, err := client.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
+		t.Fatal(err)
+	}
+	registered := func() int64 {
+		found, err := client.Get(t.Context(), "/registry/apiservers/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found.Count
+	}
+	NewWithT(t).Eventually(registered, deadline).Should(BeEquivalentTo(len(servers)))
 }

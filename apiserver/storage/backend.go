@@ -49,9 +49,10 @@ type Config struct {
 	// Transformers encrypt and decrypt objects. Without them objects are stored as they
 	// are, and an encrypted one cannot be read.
 	Transformers value.ResourceTransformers
-	// Writable, if set, returns why no object may be written at the moment, and nil if they
-	// may. Writes end with its error.
-	Writable func() error
+	// Writable, if set, returns why no object may be created or changed at the moment, and
+	// nil if they may; Deletable is the same for deletions. Both or none are set. Writes end
+	// with the error.
+	Writable, Deletable func() error
 	// SharedWatches serves equal watches from one watch of the cache, with package
 	// watchmux.
 	SharedWatches bool
@@ -226,6 +227,14 @@ func (b *Backend) check(ctx context.Context) error {
 	}
 	running.Wait()
 	return errors.Join(errs...)
+}
+
+// Full reports whether the last check has found a cluster that refuses writes because it has
+// reached its quota. It does not find an etcd in this process.
+func (b *Backend) Full() bool {
+	full := b.main.full.Load()
+	b.overrides.each(func(c *cluster) { full = full || c.full.Load() })
+	return full
 }
 
 // Close ends the connections. The stores must have been destroyed before.

@@ -7,10 +7,11 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// guardedWrites is a store that writes only while writable returns no error.
+// guardedWrites is a store that creates and updates only while writable returns no error,
+// and deletes only while deletable returns none.
 type guardedWrites struct {
 	storage.Interface
-	writable func() error
+	writable, deletable func() error
 }
 
 // Create implements storage.Interface.
@@ -35,7 +36,7 @@ func (g guardedWrites) GuaranteedUpdate(ctx context.Context, key string, out run
 func (g guardedWrites) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
-	if err := g.writable(); err != nil {
+	if err := g.deletable(); err != nil {
 		return err
 	}
 	return g.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)

@@ -14,8 +14,10 @@ import (
 
 func TestNoObjectIsWrittenWhileTheConfigurationForbidsIt(t *testing.T) {
 	member := startEtcd(t, etcd.Config{Dir: filepath.Join(t.TempDir(), "etcd")})
-	var forbidden error
-	b, err := Open(Config{Servers: member.Endpoints(), Writable: func() error { return forbidden }})
+	var forbidden, undeletable error
+	b, err := Open(Config{
+		Servers: member.Endpoints(), Writable: func() error { return forbidden }, Deletable: func() error { return undeletable },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +39,7 @@ func TestNoObjectIsWrittenWhileTheConfigurationForbidsIt(t *testing.T) {
 		},
 	}
 	forbidden = errors.New("not yet")
+	undeletable = forbidden
 	before := versionOf(t, s, "a")
 	for name, write := range writes {
 		if err := write(); !errors.Is(err, forbidden) {
@@ -46,7 +49,12 @@ func TestNoObjectIsWrittenWhileTheConfigurationForbidsIt(t *testing.T) {
 	if got, err := list(t.Context(), s, everything); got != "a" || err != nil || versionOf(t, s, "a") != before {
 		t.Errorf("listed %q, %v, at version %s, want a at %s", got, err, versionOf(t, s, "a"), before)
 	}
+	undeletable = nil
+	if err := writes["delete"](); err != nil {
+		t.Errorf("delete, which alone is allowed: %v", err)
+	}
 	forbidden = nil
+	create(t.Context(), t, s, "a")
 	for _, name := range []string{"create", "update", "delete"} {
 		if err := writes[name](); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -94,7 +94,7 @@ func (b *Backend) store(config *storagebackend.ConfigForResource, prefix string,
 	remove := b.addStore(cached, config.GroupResource)
 	var store storage.Interface = translatedErrors{cached}
 	if b.config.Writable != nil {
-		store = guardedWrites{store, b.config.Writable}
+		store = guardedWrites{store, b.config.Writable, b.config.Deletable}
 	}
 	var once sync.Once
 	return store, func() {

@@ -93,7 +93,8 @@ func decide(last *release.Release, r release.Release) step {
 
 // Check decides whether the server's release may serve the stored objects, and makes it
 // that of the record, or returns a Refusal. After other errors, such as those of etcd, the
-// caller tries again.
+// caller tries again. The error is rpctypes.ErrNoSpace if the release may serve them, but a
+// full etcd refuses the record.
 //
 // The release of the record does not follow one step back, so that a second one is examined.
 func (k *Keeper) Check(ctx context.Context) error {
@@ -282,7 +283,7 @@ func (k *Keeper) write(ctx context.Context, record Record, revision int64) (bool
 		Then(clientv3.OpPut(k.key(), string(value))).
 		Commit()
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("write the record of the release: %w", err)
 	}
 	return resp.Succeeded, nil
 }
