@@ -156,9 +156,9 @@ func (*recordedRelease) tryAgain(err error) error {
 	return unavailable
 }
 
-// await returns when the server may begin to serve, or has to end: when it is decided, or not
-// because etcd is full, when ctx is done, or at the timeout if etcd has not answered by then. To read many objects may
-// take longer.
+// await returns when the server may begin to serve, or has to end: when it is decided, when
+// etcd is full, when ctx is done, or at the timeout if etcd has not answered by then. To read
+// many objects may take longer.
 func (r *recordedRelease) await(ctx context.Context, timeout <-chan time.Time) {
 	select {
 	case <-r.done:

@@ -97,8 +97,8 @@ func isWhole(key, prefix string) bool {
 
 // partOptions returns the options of the list that a watch begins with: of maxPart
 // objects and at the version that the watch asks for, which is the current one with
-// initial events and no version, and else that of the cache (lazyCache.refresh). The library's lists have no limit at
-// version 0, and every cache has reached version 1.
+// initial events and no version, and else that of the cache (lazyCache.refresh). The library's
+// lists have no limit at version 0, and every cache has reached version 1.
 func partOptions(opts storage.ListOptions) storage.ListOptions {
 	if opts.SendInitialEvents == nil || opts.ResourceVersion == "0" {
 		opts.ResourceVersion = "1"

@@ -84,6 +84,18 @@ func (f *fixture) renew(t *testing.T) {
 	}
 }
 
+// newRenewed returns a fixture at the end of the grace period, a second after a renewal that the
+// cache lacks.
+func newRenewed(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t)
+	f.expect(t, corev1.ConditionTrue)
+	f.now = f.now.Add(gracePeriod - time.Second)
+	f.renew(t)
+	f.now = f.now.Add(time.Second)
+	return f
+}
+
 // expect syncs the node, and checks its readiness.
 func (f *fixture) expect(t *testing.T, want corev1.ConditionStatus) reconcile.Result {
 	t.Helper()
@@ -102,11 +114,7 @@ func (f *fixture) expect(t *testing.T, want corev1.ConditionStatus) reconcile.Re
 }
 
 func TestARenewalThatTheCacheLacksIsAHeartbeat(t *testing.T) {
-	f := newFixture(t)
-	f.expect(t, corev1.ConditionTrue)
-	f.now = f.now.Add(gracePeriod - time.Second)
-	f.renew(t)
-	f.now = f.now.Add(time.Second)
+	f := newRenewed(t)
 	if got := f.expect(t, corev1.ConditionTrue).RequeueAfter; got != gracePeriod {
 		t.Errorf("requeued after %s, want %s", got, gracePeriod)
 	}
@@ -115,11 +123,7 @@ func TestARenewalThatTheCacheLacksIsAHeartbeat(t *testing.T) {
 }
 
 func TestARenewalThatTheWatchDeliversMeanwhileIsAHeartbeat(t *testing.T) {
-	f := newFixture(t)
-	f.expect(t, corev1.ConditionTrue)
-	f.now = f.now.Add(gracePeriod - time.Second)
-	f.renew(t)
-	f.now = f.now.Add(time.Second)
+	f := newRenewed(t)
 	f.meanwhile = func() {
 		lease := &coordinationv1.Lease{}
 		if err := f.cache.Get(t.Context(), client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: "n"}, lease); err != nil {

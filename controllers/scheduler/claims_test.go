@@ -14,6 +14,19 @@ import (
 	"svc.dev/svc/controllers/scheduler/decision"
 )
 
+// podWithClaim adds the node n, and a pod that waits there until its claim data is bound. It returns
+// the claim.
+func (c *cluster) podWithClaim(pod string) *corev1.PersistentVolumeClaim {
+	c.t.Helper()
+	c.class("example.com/disks")
+	claim := newClaim("data")
+	c.core.claimChanged(nil, claim)
+	c.node("n", nil)
+	c.pod(pod, uses("data"))
+	c.expect(pod + " -> n data=")
+	return claim
+}
+
 func TestPodStaysAssumedWhileItsClaimsAreBound(t *testing.T) {
 	c := newCluster(t)
 	c.class("example.com/disks")
@@ -159,11 +172,7 @@ func TestAVolumeThatLosesItsClaimRetriesThePodsOfTheClaim(t *testing.T) {
 
 func TestPodsThatShareAClaimGetTheNodeThatIsSelectedForIt(t *testing.T) {
 	c := newCluster(t)
-	c.class("example.com/disks")
-	c.core.claimChanged(nil, newClaim("data"))
-	c.node("n", nil)
-	c.pod("a", uses("data"))
-	c.expect("a -> n data=")
+	c.podWithClaim("a")
 	c.node("m", nil)
 	c.pod("other", on("n"))
 	c.pod("b", uses("data"))
@@ -201,11 +210,7 @@ func TestAPodWaitsForItsClaimsNoLongerThanItsProfileAllows(t *testing.T) {
 	profile := decision.DefaultProfile("default-scheduler")
 	profile.BindTimeout = time.Minute
 	c.core.snapshot.SetProfiles(profile)
-	c.class("example.com/disks")
-	c.core.claimChanged(nil, newClaim("data"))
-	c.node("n", nil)
-	c.pod("a", uses("data"))
-	c.expect("a -> n data=")
+	c.podWithClaim("a")
 	for _, name := range []string{"b", "c"} {
 		c.pod(name, nil)
 	}

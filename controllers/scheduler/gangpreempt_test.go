@@ -96,11 +96,7 @@ func TestAGangThatFitsNowherePreemptsPodsOfLowerPriority(t *testing.T) {
 
 func TestAGangGetsThePlacesOfVictimsThatWaitThereAtOnce(t *testing.T) {
 	c := newGroups(t)
-	c.class("example.com/disks")
-	c.core.claimChanged(nil, newClaim("data"))
-	c.node("n", nil)
-	c.pod("low", uses("data"))
-	c.expect("low -> n data=")
+	c.podWithClaim("low")
 	c.core.groupChanged(nil, important("g", 2))
 	c.importantPods("g", "a", "b")
 	returned := 0

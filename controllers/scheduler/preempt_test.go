@@ -181,12 +181,7 @@ func TestNominationOfAnEarlierSchedulerIsKept(t *testing.T) {
 
 func TestANominationThatIsOnlyExpectedEndsWithTheBinding(t *testing.T) {
 	c := newCluster(t)
-	c.class("example.com/disks")
-	claim := newClaim("data")
-	c.core.claimChanged(nil, claim)
-	c.node("n", nil)
-	c.pod("a", uses("data"))
-	c.expect("a -> n data=")
+	claim := c.podWithClaim("a")
 	c.pod("a", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" }) // as the loop has written
 	bound := claim.DeepCopy()
 	bound.Annotations = map[string]string{volume.AnnBindCompleted: "yes", volume.AnnSelectedNode: "n"}

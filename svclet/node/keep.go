@@ -110,6 +110,9 @@ func (n *Node) sync(ctx context.Context) error {
 		}
 	}
 	changed := statusChanged(&known.Status, &node.Status) && !n.hasStored(&known.Status, &node.Status)
+	if !changed {
+		n.set(func() { n.writing = nil }) // the response to a write that has succeeded may have been lost
+	}
 	if !changed && n.o.Clock.Since(n.reported) < n.o.ReportFrequency+n.delay {
 		return n.devicesReset()
 	}

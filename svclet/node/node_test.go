@@ -264,6 +264,42 @@ func TestAResourceIsAllocatableForTheAgentBeforeTheAPIServerShowsIt(t *testing.T
 	r.await("it is shown", func() bool { q := server.Node("n").Status.Allocatable[gpu]; return q.Value() == 1 })
 }
 
+func TestWhatOthersWriteIsShownAfterTheResponseToAWriteIsLost(t *testing.T) {
+	const gpu, own = "example.com/gpu", "example.com/own"
+	server := apifake.New(t)
+	var offered, tried, shown atomic.Bool
+	r := start(t, server, func(o *Options) {
+		o.Devices = func() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName) {
+			if !offered.Load() {
+				return nil, nil, nil
+			}
+			return corev1.ResourceList{own: capacityOne()}, corev1.ResourceList{own: capacityOne()}, nil
+		}
+	})
+	r.awaitReady(corev1.ConditionTrue)
+	r.await("the watch has shown it", r.Known)
+	stored := server.Node("n")
+	stored.Status.Capacity[own], stored.Status.Allocatable[own] = capacityOne(), capacityOne()
+	server.Fail(func(request apifake.Request) error {
+		if request.Subresource != "status" || shown.Load() {
+			return nil
+		}
+		tried.Store(true)
+		return apifake.ErrDrop
+	})
+	offered.Store(true)
+	r.Changed()
+	r.await("the response is lost", tried.Load)
+	server.Put(stored) // by the write whose response was lost
+	r.await("the watch has shown it", func() bool { q := r.current().Status.Allocatable[own]; return q.Value() == 1 })
+	shown.Store(true)
+	r.Changed()
+	node := server.Node("n")
+	node.Status.Capacity[gpu], node.Status.Allocatable[gpu] = capacityOne(), capacityOne()
+	server.Put(node)
+	r.await("what others set is shown", func() bool { q := r.Object().Status.Allocatable[gpu]; return q.Value() == 1 })
+}
+
 func TestANodeThatTheWatchHasShownIsAdopted(t *testing.T) {
 	server := apifake.New(t)
 	server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"kubernetes.io/hostname": "old"}}})

@@ -112,15 +112,14 @@ func (f *Fleet) Observe(n *corev1.Node, now time.Time) {
 }
 
 // Renewed records that a node has renewed its lease; renewal is the time in the
-// lease, by the node's clock. It reports whether the renewal is newer than those before.
-func (f *Fleet) Renewed(name string, renewal, now time.Time) bool {
+// lease, by the node's clock.
+func (f *Fleet) Renewed(name string, renewal, now time.Time) {
 	m := f.nodes[name]
 	if m == nil || !renewal.After(m.renewed) {
-		return false
+		return
 	}
 	m.renewed = renewal
 	f.heartbeat(m, now)
-	return true
 }
 
 // heartbeat records a heartbeat. The first one after all nodes were silent makes

@@ -2,8 +2,8 @@
 // why it is unschedulable.
 //
 // It is pure: no client, no clock, no goroutine; only extenders, if SetExtenders has
-// any, may have them, and the time of searches for devices is limited. A Snapshot is kept up to date object by object, and Decide decides
-// about one pod:
+// any, may have them, and the time of searches for devices is limited. A Snapshot is kept
+// up to date object by object, and Decide decides about one pod:
 //
 //	s := decision.NewSnapshot()
 //	s.SetNode(node)                  // for every event of a watch
