@@ -75,7 +75,7 @@ func render(ctx context.Context, components ...string) []byte {
 func rolesOf(rendered []byte, account, user string) string {
 	GinkgoHelper()
 	return manifestsOf(rendered, func(obj object) bool {
-		if subjects, bound := obj["subjects"].([]any); bound && subjects[0].(object)["name"] == account {
+		if subjects, _ := obj["subjects"].([]any); len(subjects) > 0 && subjects[0].(object)["name"] == account {
 			obj["subjects"] = []object{{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}}
 			return true
 		}
