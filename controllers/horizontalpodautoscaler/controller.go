@@ -29,7 +29,7 @@ func New() controller.Controller {
 	return controller.Controller{
 		Name:         "horizontalpodautoscaler",
 		Aliases:      []string{"horizontalpodautoscaling", "horizontal-pod-autoscaler-controller"},
-		ReleaseGates: []string{zeroGate},
+		ReleaseGates: []string{zeroGate, generationGate},
 		Reads:        []client.Object{&autoscalingv2.HorizontalPodAutoscaler{}, &corev1.Pod{}},
 		Permissions: []rbacv1.PolicyRule{
 			controller.Can("autoscaling", []string{"horizontalpodautoscalers/status"}, []string{"update"}),
@@ -43,6 +43,9 @@ func New() controller.Controller {
 		Setup:    o.setup,
 	}
 }
+
+// generationGate is the feature gate of the generation of autoscalers that the status has.
+const generationGate = "HPAGeneration"
 
 const (
 	concurrentFlag = "concurrent-horizontal-pod-autoscaler-syncs"
@@ -90,9 +93,13 @@ func (o *options) setup(ctx context.Context, env *controller.Env) error {
 	if err != nil {
 		return err
 	}
+	observes, err := env.On(ctx, generationGate)
+	if err != nil {
+		return err
+	}
 	r := &reconciler{
 		client: env.Client, scales: scales{env.Live}, metrics: m, recorder: env.Recorder("horizontal-pod-autoscaler"),
-		period: o.period, settings: o.settings, now: env.Clock.Now, targets: newTargets(), marksZero: marks,
+		period: o.period, settings: o.settings, now: env.Clock.Now, targets: newTargets(), marksZero: marks, observes: observes,
 	}
 	return controller.Run(env, controller.Options{Name: "horizontalpodautoscaler", Workers: o.concurrent}, r,
 		controller.For(&autoscalingv2.HorizontalPodAutoscaler{}, changed))

@@ -50,7 +50,7 @@ func (e *evaluator) evaluate(ctx context.Context, spec *autoscalingv2.MetricSpec
 		if err != nil {
 			err = fmt.Errorf("unable to get metric %s: %w on %s %s/%s", source.Metric.Name, err, source.DescribedObject.Kind, e.namespace, source.DescribedObject.Name)
 		}
-		m.Proposal, m.Err = e.shared(usage, err, &source.Target, &status.Object.Current)
+		m.Proposal, m.Err = e.shared(usage, err, ofType(source.Target), &status.Object.Current)
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
 		source := spec.External
 		status.External = &autoscalingv2.ExternalMetricStatus{Metric: source.Metric}
@@ -59,7 +59,7 @@ func (e *evaluator) evaluate(ctx context.Context, spec *autoscalingv2.MetricSpec
 		if err != nil {
 			err = fmt.Errorf("unable to get external metric %s/%s/%v: %w", e.namespace, source.Metric.Name, source.Metric.Selector, err)
 		}
-		m.Proposal, m.Err = e.shared(usage, err, &source.Target, &status.External.Current)
+		m.Proposal, m.Err = e.shared(usage, err, source.Target, &status.External.Current)
 	default:
 		m.Failure, m.Err = "InvalidMetricSourceType", fmt.Errorf("unknown metric source type %q", spec.Type)
 	}
@@ -117,20 +117,32 @@ func (e *evaluator) perPod(source *autoscalingv2.PodsMetricSource, current *auto
 	return p, nil
 }
 
+// ofType returns a target without the values that its type does not name. The type counts for
+// metrics of objects; for external ones, kube-controller-manager ignores it.
+func ofType(target autoscalingv2.MetricTarget) autoscalingv2.MetricTarget {
+	if target.Type != autoscalingv2.ValueMetricType {
+		target.Value = nil
+	}
+	if target.Type != autoscalingv2.AverageValueMetricType {
+		target.AverageValue = nil
+	}
+	return target
+}
+
 // shared evaluates a value that the pods share, unless reading it failed.
-func (e *evaluator) shared(usage int64, failed error, target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) (decide.Proposal, error) {
+func (e *evaluator) shared(usage int64, failed error, target autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) (decide.Proposal, error) {
 	if failed != nil {
 		return decide.Proposal{}, failed
 	}
 	switch {
-	case target.Type == autoscalingv2.ValueMetricType && target.Value != nil:
-		p, err := decide.Value(e.target, usage, target.Value.MilliValue())
-		current.Value = milli(p.Usage)
-		return p, err
-	case target.Type == autoscalingv2.AverageValueMetricType && target.AverageValue != nil:
+	case target.AverageValue != nil:
 		p := decide.AverageValue(e.target, usage, target.AverageValue.MilliValue())
 		current.AverageValue = milli(p.Usage)
 		return p, nil
+	case target.Value != nil:
+		p, err := decide.Value(e.target, usage, target.Value.MilliValue())
+		current.Value = milli(p.Usage)
+		return p, err
 	}
 	return decide.Proposal{}, errors.New("invalid metric source: neither a value target nor an average value target was set")
 }

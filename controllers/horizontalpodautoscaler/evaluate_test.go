@@ -178,6 +178,10 @@ func cpuMetric(container string, target autoscalingv2.MetricTarget) autoscalingv
 func evaluations(a *metricsAPI) []evaluation {
 	value := autoscalingv2.MetricTarget{Type: autoscalingv2.ValueMetricType, Value: ptr.To(resource.MustParse("10"))}
 	utilization := autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To(int32(50))}
+	mistyped := func(target autoscalingv2.MetricTarget, kind autoscalingv2.MetricTargetType) autoscalingv2.MetricTarget {
+		target.Type = kind
+		return target
+	}
 	external := func(values ...string) any {
 		items := []any{}
 		for _, v := range values {
@@ -195,7 +199,10 @@ func evaluations(a *metricsAPI) []evaluation {
 		{"that has none", web, ingress, nil, "FailedGetObjectMetric: unable to get metric hits: unable to fetch metrics from custom metrics API: ", ""},
 		{"that has several", web, ingress, a.values("web=50", "web=60"), "FailedGetObjectMetric: unable to get metric hits: unable to fetch metrics from custom metrics API: the custom metrics API server returned 2 results", ""},
 		{"a metric of the autoscaler's namespace", objectMetric("v1", "Namespace", "other", average("10")), "/namespaces/ns/metrics/hits", a.values("ns=50"), "Namespace metric hits: 5 replicas, usage 25", "namespaces/ns/metrics/hits"},
+		{"whose target has another type", objectMetric("v1", "Namespace", "other", mistyped(average("10"), autoscalingv2.ValueMetricType)), "/namespaces/ns/metrics/hits", a.values("ns=50"), "FailedGetObjectMetric: invalid metric source: neither a value target nor an average value target was set", ""},
 		{"the sum of an external metric", externalMetric(average("10")), queue, external("30", "20500m"), "external metric queue: 6 replicas, usage 25250m", "queue?labelSelector=name=jobs"},
+		{"whose average value has another type", externalMetric(mistyped(average("10"), autoscalingv2.ValueMetricType)), queue, external("50"), "external metric queue: 5 replicas, usage 25", ""},
+		{"whose value has another type", externalMetric(mistyped(value, autoscalingv2.UtilizationMetricType)), queue, external("50"), "external metric queue: 10 replicas, usage 50", ""},
 		{"that is more than any number", externalMetric(average("10")), queue, external("9e15", "9e15"), "external metric queue: 2147483647 replicas, usage 4611686018427387904m", ""},
 		{"without values", externalMetric(value), queue, external(), "FailedGetExternalMetric: unable to get external metric ns/queue/", ""},
 		{"without a target", externalMetric(autoscalingv2.MetricTarget{}), queue, external("1"), "FailedGetExternalMetric: invalid metric source: neither a value target nor an average value target was set", ""},

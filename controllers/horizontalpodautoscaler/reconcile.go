@@ -42,6 +42,8 @@ type reconciler struct {
 	// marksZero reports whether the condition ScaledToZero decides about targets without
 	// replicas.
 	marksZero bool
+	// observes reports whether the status has the generation that was observed.
+	observes bool
 }
 
 // changed passes the events that need a sync before its time: not updates of the
@@ -66,10 +68,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
-	s := &syncing{reconciler: r, hpa: hpa.DeepCopy(), memory: r.targets.memory(hpa), now: r.now()}
+	s := &syncing{reconciler: r, hpa: hpa.DeepCopy(), stored: hpa.Status, memory: r.targets.memory(hpa), now: r.now()}
 	failure := s.run(ctx)
-	if err := s.writeStatus(ctx, hpa); err != nil {
-		return reconcile.Result{}, err
+	if err := s.writeStatus(ctx); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if apierrors.IsConflict(failure) {
 		return reconcile.Result{}, failure
@@ -80,10 +82,12 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: r.period}, nil
 }
 
-// syncing is one sync of an autoscaler. hpa is a copy, whose status it changes.
+// syncing is one sync of an autoscaler. hpa is a copy, whose status it changes; stored is the
+// status that the API server has.
 type syncing struct {
 	*reconciler
 	hpa    *autoscalingv2.HorizontalPodAutoscaler
+	stored autoscalingv2.HorizontalPodAutoscalerStatus
 	memory *decide.Memory
 	now    time.Time
 }
@@ -99,7 +103,10 @@ func (s *syncing) run(ctx context.Context) error {
 	}
 	s.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale", "the HPA controller was able to get the target's current scale")
 	s.memory.Start(scale.replicas, s.now)
-	s.hpa.Status.CurrentReplicas, s.hpa.Status.CurrentMetrics = scale.replicas, nil
+	s.hpa.Status.CurrentReplicas, s.hpa.Status.CurrentMetrics, s.hpa.Status.ObservedGeneration = scale.replicas, nil, nil
+	if s.observes {
+		s.hpa.Status.ObservedGeneration = ptr.To(s.hpa.Generation)
+	}
 
 	least := ptr.Deref(s.hpa.Spec.MinReplicas, 1)
 	desired, why := scale.replicas, ""
@@ -125,6 +132,8 @@ func (s *syncing) run(ctx context.Context) error {
 		if err := s.rescale(ctx, scale, desired, why); err != nil {
 			return err
 		}
+	} else {
+		s.resetZero(desired)
 	}
 	s.hpa.Status.DesiredReplicas = desired
 	return failure
@@ -199,11 +208,19 @@ func (s *syncing) limit(scale *scale, proposed, least int32) int32 {
 	return l.Replicas
 }
 
-// rescale writes the number of replicas.
+// rescale writes the number of replicas. The mark of a target that is scaled to zero is
+// written before: a target without it would stay at zero.
 func (s *syncing) rescale(ctx context.Context, scale *scale, desired int32, why string) error {
+	if s.marksZero && desired == 0 {
+		s.markZero(scale.replicas, desired)
+		if err := s.writeStatus(ctx); err != nil {
+			return err
+		}
+	}
 	err := s.scales.set(ctx, scale, desired)
 	switch {
 	case apierrors.IsConflict(err): // another client has just scaled the target
+		s.resetZero(scale.replicas)
 		return err
 	case err != nil:
 		s.recorder.Eventf(s.hpa, corev1.EventTypeWarning, "FailedRescale", "New size: %d; reason: %s; error: %s", desired, why, err)
@@ -243,13 +260,14 @@ func (s *syncing) set(kind autoscalingv2.HorizontalPodAutoscalerConditionType, s
 }
 
 // writeStatus writes the status if it has changed.
-func (s *syncing) writeStatus(ctx context.Context, before *autoscalingv2.HorizontalPodAutoscaler) error {
-	if apiequality.Semantic.DeepEqual(before.Status, s.hpa.Status) {
+func (s *syncing) writeStatus(ctx context.Context) error {
+	if apiequality.Semantic.DeepEqual(s.stored, s.hpa.Status) {
 		return nil
 	}
 	if err := s.client.Status().Update(ctx, s.hpa); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("update status of autoscaler %s: %w", klog.KObj(s.hpa), err))
+		return fmt.Errorf("update status of autoscaler %s: %w", klog.KObj(s.hpa), err)
 	}
+	s.stored = *s.hpa.Status.DeepCopy()
 	return nil
 }
 

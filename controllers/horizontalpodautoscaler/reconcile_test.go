@@ -2,6 +2,7 @@ package horizontalpodautoscaler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +34,9 @@ type autoscaled struct {
 	r        *reconciler
 	hpa      *autoscalingv2.HorizontalPodAutoscaler
 	replicas int64
+	// before, if set, is called before each write of the "status" or the "scale", and may
+	// refuse it.
+	before func(of string) error
 }
 
 func newAutoscaled(t *testing.T, marksZero bool) *autoscaled {
@@ -56,6 +61,11 @@ func newAutoscaled(t *testing.T, marksZero bool) *autoscaled {
 			return nil
 		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, of string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+			if a.before != nil {
+				if err := a.before(of); err != nil {
+					return err
+				}
+			}
 			if of == "status" {
 				return c.SubResource(of).Update(ctx, obj, opts...)
 			}
@@ -91,12 +101,36 @@ func (a *autoscaled) measured(hits, queue string) {
 	}
 }
 
+// reconcile syncs the autoscaler a minute later.
+func (a *autoscaled) reconcile() error {
+	a.clock.SetTime(a.clock.Now().Add(time.Minute))
+	_, err := a.r.Reconcile(a.t.Context(), reconcile.Request{NamespacedName: key(a.hpa)})
+	return err
+}
+
+// conflicts syncs the autoscaler, which meets a conflict.
+func (a *autoscaled) conflicts() {
+	a.t.Helper()
+	if err := a.reconcile(); !apierrors.IsConflict(err) {
+		a.t.Fatalf("got %v, want a conflict", err)
+	}
+}
+
+// annotate is a write of the autoscaler by another client.
+func (a *autoscaled) annotate() error {
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
+	if err := a.r.client.Get(a.t.Context(), key(a.hpa), hpa); err != nil {
+		return err
+	}
+	hpa.Annotations = map[string]string{"at": a.clock.Now().String()}
+	return a.r.client.Update(a.t.Context(), hpa)
+}
+
 // sync syncs the autoscaler a minute later, and compares the replicas and the condition
 // ScaledToZero.
 func (a *autoscaled) sync(what string, replicas int64, zero string) {
 	a.t.Helper()
-	a.clock.SetTime(a.clock.Now().Add(time.Minute))
-	if _, err := a.r.Reconcile(a.t.Context(), reconcile.Request{NamespacedName: key(a.hpa)}); err != nil {
+	if err := a.reconcile(); err != nil {
 		a.t.Fatal(err)
 	}
 	if err := a.r.client.Get(a.t.Context(), key(a.hpa), a.hpa); err != nil {
@@ -141,6 +175,50 @@ func TestWhatAUserScalesToZeroStaysSo(t *testing.T) {
 	a.sync("the least is not zero any more", 6, "False")
 }
 
+func TestTheMarkOfZeroIsNotLostInAConflict(t *testing.T) {
+	for _, conflicting := range []int{1, 2} {
+		t.Run(fmt.Sprint("status write ", conflicting), func(t *testing.T) {
+			a := newAutoscaled(t, true)
+			a.measured("0", "0")
+			writes := 0
+			a.before = func(of string) error {
+				if of != "status" {
+					return nil
+				}
+				if writes++; writes == conflicting {
+					return a.annotate()
+				}
+				return nil
+			}
+			a.conflicts()
+			a.sync("nothing to do", 0, "True")
+			a.measured("0", "35")
+			a.sync("work", 4, "False")
+		})
+	}
+}
+
+func TestTheMarkOfZeroIsForTheOwnScaleOnly(t *testing.T) {
+	a := newAutoscaled(t, true)
+	a.measured("0", "0")
+	a.sync("nothing to do", 0, "True")
+	a.replicas = 2
+	a.measured("20", "20")
+	a.sync("a user has scaled up to what is needed", 2, "False")
+	a.measured("0", "0")
+	a.before = func(of string) error {
+		if of != "scale" {
+			return nil
+		}
+		a.before, a.replicas = nil, 0
+		return apierrors.NewConflict(schema.GroupResource{Resource: "deployments"}, "web", errors.New("changed"))
+	}
+	a.conflicts()
+	a.sync("a user has scaled to zero at the same time", 0, "False")
+	a.measured("0", "35")
+	a.sync("work", 0, "False")
+}
+
 func TestBeforeTheConditionZeroIsANumberAsOthers(t *testing.T) {
 	a := newAutoscaled(t, false)
 	a.measured("0", "0")
@@ -156,6 +234,22 @@ func TestBeforeTheConditionZeroIsANumberAsOthers(t *testing.T) {
 	}
 	a.atLeast(1)
 	a.sync("with a least number, it stays so", 0, "")
+}
+
+func TestTheObservedGenerationIsWrittenIfItsGateIsOn(t *testing.T) {
+	a := newAutoscaled(t, true)
+	a.hpa.Generation = 7
+	a.atLeast(1)
+	for _, test := range []struct {
+		on   bool
+		want *int64
+	}{{false, nil}, {true, ptr.To(int64(7))}, {false, nil}} {
+		a.r.observes = test.on
+		a.sync("as many as are needed", 2, "")
+		if got := a.hpa.Status.ObservedGeneration; !ptr.Equal(got, test.want) {
+			t.Errorf("with the gate %t: observedGeneration %v, want %v", test.on, got, test.want)
+		}
+	}
 }
 
 // TestTheStatusOfAMetricHasItsPosition checks what kubectl relies on: it finds the current

@@ -35,10 +35,14 @@ func (s *syncing) staysAtZero(least int32) bool {
 	if !s.marksZero {
 		return least != 0
 	}
-	marked := slices.ContainsFunc(s.hpa.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+	return !s.marked() || least == 0 && !s.hasMetricsWithoutPods()
+}
+
+// marked reports whether the condition ScaledToZero is true.
+func (s *syncing) marked() bool {
+	return slices.ContainsFunc(s.hpa.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
 		return c.Type == autoscalingv2.ScaledToZero && c.Status == corev1.ConditionTrue
 	})
-	return !marked || least == 0 && !s.hasMetricsWithoutPods()
 }
 
 // hasMetricsWithoutPods reports whether a metric has a value without pods.
@@ -48,7 +52,15 @@ func (s *syncing) hasMetricsWithoutPods() bool {
 	})
 }
 
-// markZero sets the condition ScaledToZero after a target was scaled.
+// resetZero resets the condition ScaledToZero of a target that was left with replicas: if it
+// has none later, another client has scaled it.
+func (s *syncing) resetZero(replicas int32) {
+	if replicas > 0 && s.marked() {
+		s.markZero(replicas, replicas)
+	}
+}
+
+// markZero sets the condition ScaledToZero of a target that is scaled.
 func (s *syncing) markZero(from, to int32) {
 	switch {
 	case !s.marksZero:
