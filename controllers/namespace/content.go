@@ -53,17 +53,24 @@ func (c content) deleteResource(ctx context.Context, namespace string, r discove
 	if err == nil {
 		err = count(ctx, objects, r, left)
 	}
-	// A resource that is no longer served has no objects.
-	if err != nil && !apierrors.IsNotFound(err) {
+	// A resource that is no longer served, or that cannot be listed, counts as empty.
+	if err != nil && !unsupported(err) {
 		left.failed = append(left.failed, fmt.Errorf("%s: %w", r.GroupResource(), err))
 	}
 }
 
+// unsupported reports whether an error says that the server does not support a request: an
+// aggregated API server may answer so, also with "not found", to a verb that discovery has.
+func unsupported(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// deleteObjects deletes the objects of one resource, as far as the server does that.
 func (c content) deleteObjects(ctx context.Context, objects metadata.ResourceInterface, r discovery.Resource) error {
 	options := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
 	if r.Can("deletecollection") {
 		err := objects.DeleteCollection(ctx, options, metav1.ListOptions{})
-		if !apierrors.IsMethodNotSupported(err) {
+		if err == nil || !unsupported(err) {
 			return err
 		}
 	}
@@ -72,7 +79,7 @@ func (c content) deleteObjects(ctx context.Context, objects metadata.ResourceInt
 		for i := range page.Items {
 			options := options
 			options.Preconditions = metav1.NewUIDPreconditions(string(page.Items[i].UID))
-			if err := objects.Delete(ctx, page.Items[i].Name, options); err != nil && !apierrors.IsNotFound(err) {
+			if err := objects.Delete(ctx, page.Items[i].Name, options); err != nil && !unsupported(err) {
 				errs = append(errs, err)
 			}
 		}

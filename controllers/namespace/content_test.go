@@ -44,7 +44,6 @@ type deleteCase struct {
 }
 
 func TestDelete(t *testing.T) {
-	notFound := apierrors.NewNotFound(configMaps.GroupResource(), "")
 	refused := errors.New("refused")
 	for _, tc := range []deleteCase{
 		{
@@ -90,10 +89,47 @@ func TestDelete(t *testing.T) {
 			does:   []string{"delete-collection configmaps"},
 			failed: []string{"jobs.batch: refused"},
 		},
+	} {
+		t.Run(tc.name, tc.run)
+	}
+}
+
+// TestDeleteWhatTheServerDoesNotSupport: discovery may have verbs that the server does not.
+func TestDeleteWhatTheServerDoesNotSupport(t *testing.T) {
+	notFound := apierrors.NewNotFound(configMaps.GroupResource(), "")
+	notAllowed := func(verb string) error { return apierrors.NewMethodNotSupported(configMaps.GroupResource(), verb) }
+	for _, tc := range []deleteCase{
 		{
 			name:   "treats a resource that is no longer served as empty",
 			serves: map[schema.GroupVersionResource][]string{configMaps: whole},
 			fails:  map[string]error{"list configmaps": notFound},
+		},
+		{
+			name:   "treats a resource that cannot be listed as empty",
+			serves: map[schema.GroupVersionResource][]string{configMaps: whole},
+			fails:  map[string]error{"list configmaps": notAllowed("list")},
+		},
+		{
+			name:   "deletes objects one by one where the server does not find the collection",
+			serves: map[schema.GroupVersionResource][]string{configMaps: whole},
+			holds:  map[schema.GroupVersionResource][]string{configMaps: {"a", "held"}},
+			fails:  map[string]error{"delete-collection configmaps": notFound},
+			does:   []string{"delete configmaps a", "delete configmaps held"},
+			left:   map[schema.GroupVersionResource]int{configMaps: 1},
+		},
+		{
+			name:   "deletes objects one by one where the server refuses the collection",
+			serves: map[schema.GroupVersionResource][]string{configMaps: whole},
+			holds:  map[schema.GroupVersionResource][]string{configMaps: {"a"}},
+			fails:  map[string]error{"delete-collection configmaps": notAllowed("deletecollection")},
+			does:   []string{"delete configmaps a"},
+		},
+		{
+			name:   "counts objects that cannot be deleted",
+			serves: map[schema.GroupVersionResource][]string{configMaps: single},
+			holds:  map[schema.GroupVersionResource][]string{configMaps: {"a"}},
+			fails:  map[string]error{"delete configmaps": notAllowed("delete")},
+			left:   map[schema.GroupVersionResource]int{configMaps: 1},
 		},
 	} {
 		t.Run(tc.name, tc.run)

@@ -63,6 +63,12 @@ func (r *reconciler) sync(ctx context.Context, req reconcile.Request) (reconcile
 	}
 	next := decide(ns.DeletionTimestamp.Time, since, left, began, r.now(), r.grace)
 	if next.finalize {
+		// A namespace that nothing else holds is deleted by that: its conditions are not written.
+		if len(ns.Finalizers) > 0 || len(ns.Spec.Finalizers) > 1 {
+			if err := r.report(ctx, ns, left); err != nil {
+				return reconcile.Result{}, err
+			}
+		}
 		return reconcile.Result{}, r.finalize(ctx, ns)
 	}
 	if next.report {
@@ -74,14 +80,14 @@ func (r *reconciler) sync(ctx context.Context, req reconcile.Request) (reconcile
 	return reconcile.Result{RequeueAfter: next.requeueAfter}, nil
 }
 
-// report writes the remaining content to the conditions.
+// report writes the remaining content to the conditions, and updates ns.
 func (r *reconciler) report(ctx context.Context, ns *corev1.Namespace, left remaining) error {
-	updated := ns.DeepCopy()
-	updated.Status.Phase = corev1.NamespaceTerminating
-	if !setConditions(&updated.Status, left.conditions(), r.now()) && ns.Status.Phase == updated.Status.Phase {
+	phase := ns.Status.Phase
+	ns.Status.Phase = corev1.NamespaceTerminating
+	if !setConditions(&ns.Status, left.conditions(), r.now()) && phase == ns.Status.Phase {
 		return nil
 	}
-	if err := r.client.Status().Update(ctx, updated); err != nil {
+	if err := r.client.Status().Update(ctx, ns); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("update status of namespace %s: %w", ns.Name, err))
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -26,8 +27,10 @@ import (
 type fixture struct {
 	*reconciler
 	time      time.Time // of the controller's clock
+	held      bool      // whether the namespace has a finalizer in its metadata
 	fails     bool      // whether finalizations fail
 	finalized int       // how often it was finalized
+	reported  int       // how often its status was written
 }
 
 var errRefused = errors.New("refused")
@@ -43,12 +46,24 @@ func newFixture(t *testing.T) *fixture {
 		ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "1", DeletionTimestamp: &metav1.Time{Time: now}, Finalizers: []string{"example.com/held"}},
 		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ns).WithInterceptorFuncs(interceptor.Funcs{
-		SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, obj client.Object, _ ...client.SubResourceUpdateOption) error {
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ns).WithStatusSubresource(ns).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+			err := c.Get(ctx, key, obj)
+			if !f.held { // the fake client needs one in its store
+				obj.SetFinalizers(nil)
+			}
+			return err
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, of string, obj client.Object, _ ...client.SubResourceUpdateOption) error {
+			if of == "status" {
+				f.reported++
+				return c.Status().Update(ctx, obj)
+			}
 			if f.fails {
 				return errRefused
 			}
 			f.finalized++
+			obj.SetFinalizers(ns.Finalizers)
 			return c.Update(ctx, obj)
 		},
 	}).Build()
@@ -99,6 +114,53 @@ func TestTheGracePeriodOfANamespaceIsForgottenWithIt(t *testing.T) {
 	f.expect(t, 0, 1)
 	if len(f.observed.times) > 0 {
 		t.Errorf("%v is kept", f.observed.times)
+	}
+}
+
+func TestTheConditionsOfAFinalizedNamespaceSayThatItIsEmpty(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		held     bool
+		spec     []corev1.FinalizerName
+		reported int
+	}{
+		{"with another finalizer in its metadata", true, nil, 1},
+		{"with another finalizer in its spec", false, []corev1.FinalizerName{"example.com/held"}, 1},
+		{"not if it is deleted at once", false, nil, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.grace, f.held = 0, test.held
+			var ns corev1.Namespace
+			get := func() {
+				t.Helper()
+				if err := f.client.Get(t.Context(), client.ObjectKey{Name: "ns"}, &ns); err != nil {
+					t.Fatal(err)
+				}
+			}
+			get()
+			ns.Finalizers, ns.Spec.Finalizers = []string{"example.com/held"}, append(ns.Spec.Finalizers, test.spec...)
+			if err := f.client.Update(t.Context(), &ns); err != nil {
+				t.Fatal(err)
+			}
+			ns.Status.Phase = corev1.NamespaceTerminating
+			setConditions(&ns.Status, remaining{resources: map[schema.GroupVersionResource]int{configMaps: 1}}.conditions(), now)
+			if err := f.client.Status().Update(t.Context(), &ns); err != nil {
+				t.Fatal(err)
+			}
+			f.reported = 0
+			f.expect(t, 0, 1)
+			if f.reported != test.reported {
+				t.Errorf("the status was written %d times, want %d", f.reported, test.reported)
+			}
+			if get(); !slices.Equal(ns.Spec.Finalizers, test.spec) {
+				t.Errorf("finalizers %v are left, want %v", ns.Spec.Finalizers, test.spec)
+			}
+			remain := slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Status == corev1.ConditionTrue })
+			if remain != (test.reported == 0) {
+				t.Errorf("conditions: %v", ns.Status.Conditions)
+			}
+		})
 	}
 }
 
