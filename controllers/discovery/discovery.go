@@ -86,6 +86,16 @@ func (d *Discovery) Since(ctx context.Context, t time.Time) (Snapshot, error) {
 	return d.last, nil
 }
 
+// Serves reports whether the API server serves a subresource, such as "scale", of a resource.
+// It asks the API server each time.
+func (d *Discovery) Serves(ctx context.Context, of schema.GroupVersionResource, subresource string) (bool, error) {
+	list, err := d.client.ServerResourcesForGroupVersionWithContext(ctx, of.GroupVersion().String())
+	if err != nil {
+		return false, fmt.Errorf("discover the resources of %s: %w", of.GroupVersion(), err)
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == of.Resource+"/"+subresource }), nil
+}
+
 func (d *Discovery) snapshot(lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error) (Snapshot, error) {
 	s := Snapshot{Failed: map[schema.GroupVersion]Failure{}}
 	for _, list := range lists {

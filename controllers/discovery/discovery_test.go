@@ -32,6 +32,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"/api": metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
 		"/api/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: "v1", APIResources: []metav1.APIResource{
 			{Name: "pods", Kind: "Pod", Namespaced: true, Verbs: []string{"list", "delete"}},
+			{Name: "pods/log", Kind: "Pod", Namespaced: true, Verbs: []string{"get"}},
 			{Name: "nodes", Kind: "Node", Verbs: []string{"list"}},
 		}},
 		"/apis": metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList"}, Groups: []metav1.APIGroup{
@@ -142,5 +143,26 @@ func TestWhatAResourceCan(t *testing.T) {
 	r := Resource{Verbs: []string{"list", "delete"}}
 	if !r.Can("delete", "list") || r.Can("list", "deletecollection") || !r.Can() {
 		t.Errorf("%v", r.Verbs)
+	}
+}
+
+func TestServes(t *testing.T) {
+	d, _ := newDiscovery(t)
+	core, absent := schema.GroupVersion{Version: "v1"}, schema.GroupVersion{Group: "absent.example", Version: "v1"}
+	for _, test := range []struct {
+		rule        string
+		resource    schema.GroupVersionResource
+		subresource string
+		want, fails bool
+	}{
+		{"a subresource that the resource has", core.WithResource("pods"), "log", true, false},
+		{"one that it does not have", core.WithResource("pods"), "scale", false, false},
+		{"one that another resource has", core.WithResource("nodes"), "log", false, false},
+		{"a version that is not served", absent.WithResource("pods"), "log", false, true},
+	} {
+		got, err := d.Serves(t.Context(), test.resource, test.subresource)
+		if got != test.want || (err != nil) != test.fails {
+			t.Errorf("%s: %t, %v", test.rule, got, err)
+		}
 	}
 }

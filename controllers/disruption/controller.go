@@ -54,7 +54,7 @@ func (o *options) setup(_ context.Context, env *controller.Env) error {
 	r := &reconciler{
 		client: env.Client,
 		events: env.Recorder("controllermanager"),
-		scales: scales{env.Client},
+		scales: scales{env.Client, env.Discovery},
 		now:    env.Clock.Now,
 	}
 	cached := env.Manager.GetCache()

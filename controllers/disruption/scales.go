@@ -2,7 +2,6 @@ package disruption
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,11 +14,14 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"svc.dev/svc/controllers/discovery"
 )
 
 // scales reads the scale of the controllers of pods.
 type scales struct {
-	client client.Client
+	client    client.Client
+	discovery *discovery.Discovery
 }
 
 // owner is a controller of pods, with its scale.
@@ -134,10 +136,12 @@ func (s scales) custom(ctx context.Context, key client.ObjectKey, ref *metav1.Ow
 	obj.SetName(key.Name)
 	err = s.client.SubResource("scale").Get(ctx, obj, scale)
 	switch {
-	case pathMissing(err):
-		return nil, fmt.Errorf("%s does not implement the scale subresource", mapping.Resource.GroupResource())
-	case apierrors.IsNotFound(err):
-		return nil, nil
+	case apierrors.IsNotFound(err): // either the owner or the subresource
+		served, err := s.discovery.Serves(ctx, mapping.Resource, "scale")
+		if err == nil && !served {
+			err = fmt.Errorf("%s does not implement the scale subresource", mapping.Resource.GroupResource())
+		}
+		return nil, err
 	case err != nil:
 		return nil, err
 	case scale.GetUID() != ref.UID:
@@ -145,15 +149,4 @@ func (s scales) custom(ctx context.Context, key client.ObjectKey, ref *metav1.Ow
 	}
 	n, _, err := unstructured.NestedInt64(scale.Object, "spec", "replicas")
 	return &owner{ref.UID, int32(n)}, err
-}
-
-// pathMissing reports whether the path was not found, not the object: the response
-// names no object, or is not an API status.
-func pathMissing(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return false
-	}
-	details := status.Status().Details
-	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

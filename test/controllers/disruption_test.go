@@ -89,7 +89,7 @@ var _ = Describe("disruption", func() {
 	})
 
 	It("reads the scale of custom resources, and reports why it cannot", func(ctx SpecContext) {
-		applyFleets(ctx)
+		defineOwners(ctx)
 		fleet := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "budget.example.com/v1", "kind": "Fleet",
 			"metadata": map[string]any{"namespace": ns, "name": "fleet"}, "spec": map[string]any{"replicas": int64(4)},
@@ -108,8 +108,16 @@ var _ = Describe("disruption", func() {
 		Eventually(func() string { return run(ctx, "-n", ns, "describe", "pdb", "web") }).Should(MatchRegexp(
 			`Warning +CalculateExpectedPodCountFailed +.* +controllermanager +Failed to calculate the number of expected pods: cronjobs.batch does not implement the scale subresource`))
 
+		dock := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "budget.example.com/v1", "kind": "Dock", "metadata": map[string]any{"namespace": ns, "name": "dock"},
+		}}
+		Expect(client.Create(ctx, dock)).To(Succeed())
+		run(ctx, "-n", ns, "delete", "pod", "b")
+		Expect(client.Create(ctx, ownedPod(ns, "c", dock, "budget.example.com/v1", "Dock"))).To(Succeed())
+		Eventually(budget(ctx, ns)).Should(HaveSuffix("allows 0: False SyncFailed docks.budget.example.com does not implement the scale subresource"))
+
 		By("writing its status while another client writes, too")
-		run(ctx, "-n", ns, "delete", "pod", "a", "b")
+		run(ctx, "-n", ns, "delete", "pod", "a", "c")
 		for i := range 5 {
 			run(ctx, "-n", ns, "annotate", "pdb", "web", "--overwrite", fmt.Sprintf("n=%d", i))
 			Expect(client.Create(ctx, boundPod(ns, fmt.Sprint("p", i), ns))).To(Succeed())
@@ -154,10 +162,10 @@ func deploymentOn(namespace string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// applyFleets serves a custom kind with a scale for the spec.
-func applyFleets(ctx context.Context) {
+// defineOwners serves the custom kinds Fleet, which has a scale, and Dock, which has none.
+func defineOwners(ctx context.Context) {
 	GinkgoHelper()
-	const crd = `
+	const fleets = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: fleets.budget.example.com}
@@ -172,7 +180,19 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {replicas: {type: integer}}}, status: {type: object, properties: {replicas: {type: integer}}}}}}
     subresources: {status: {}, scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}
 `
-	define(ctx, "fleets.budget.example.com", crd)
+	const docks = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: docks.budget.example.com}
+spec:
+  group: budget.example.com
+  scope: Namespaced
+  names: {plural: docks, singular: dock, kind: Dock}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+`
+	define(ctx, "fleets.budget.example.com", fleets)
+	define(ctx, "docks.budget.example.com", docks)
 }
 
 // ownedPod is a pod that another client has created for its owner.
