@@ -95,7 +95,7 @@ type Options struct {
 	// Features are the features that the node declares, sorted (KEP-5328).
 	Features []string
 	// Images lists the node's images; nil means none. It is called at most once per
-	// minute.
+	// minute, unless it fails at once.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)
 	// MaxImages bounds the images in the status, the largest first
 	// (--node-status-max-images): 0 for none, -1 for all.

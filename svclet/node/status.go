@@ -199,7 +199,7 @@ func handlers(s RuntimeStatus) []corev1.NodeRuntimeHandler {
 
 // listed are the node's images as last listed.
 type listed struct {
-	at     time.Time
+	at     time.Time // of the last answer, or of the last attempt without one in time
 	images []corev1.ContainerImage
 }
 
@@ -214,12 +214,17 @@ func (l *listed) update(ctx context.Context, o *Options) []corev1.ContainerImage
 	if o.Images == nil || o.MaxImages == 0 || !l.at.IsZero() && now.Sub(l.at) < imagesFrequency {
 		return l.images
 	}
-	images, err := o.Images(ctx)
+	limited, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	images, err := o.Images(limited)
+	if err == nil || limited.Err() != nil {
+		l.at = now // a runtime that does not answer must not delay each status
+	}
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Failed to list images for the node status", "err", err)
 		return l.images
 	}
-	l.at, l.images = now, largest(images, o.MaxImages)
+	l.images = largest(images, o.MaxImages)
 	return l.images
 }
 
