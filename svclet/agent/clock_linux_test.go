@@ -8,8 +8,10 @@ import (
 	"unsafe"
 
 	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/runtime/runtimetest"
 )
 
@@ -70,4 +72,43 @@ func TestPodsRunOnWhenTheClockIsSet(t *testing.T) {
 		}
 		m.Expect(m.runtime.Calls("CreateContainer")).To(gomega.Equal(containers+1), "a jump of %d hours has started containers again", hours)
 	}
+}
+
+// TestPodsStartAgainWhenTheClockWasSetBack: what replaces a container or a sandbox was created
+// before it, by its time, and has a number that the runtime does not know yet.
+func TestPodsStartAgainWhenTheClockWasSetBack(t *testing.T) {
+	set := &jumpingClock{}
+	m := newMachine(t, runtimetest.Options{Clock: set})
+	m.clock = set
+	m.adjust = func(_ *config.Flags, c *config.Configuration) {
+		c.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: 10 * time.Millisecond}
+	}
+	for _, name := range []string{"container", "sandbox"} {
+		m.write(name, "")
+	}
+	m.start()
+	for _, name := range []string{"container", "sandbox"} {
+		m.Eventually(m.isReady(name)).Should(gomega.BeTrue(), name)
+	}
+	set.jump(t, -9*time.Hour)
+	m.runtime.End(m.runtime.Container(m.pod("container").UID, "app"), runtimetest.End{Code: 3})
+	m.runtime.BreakSandbox(m.runtime.Sandbox(m.pod("sandbox").UID))
+	for range 2 { // also for the next agent
+		for _, name := range []string{"container", "sandbox"} {
+			m.Eventually(func() bool {
+				all := m.pod(name).Status.ContainerStatuses
+				return m.isReady(name)() && all[0].RestartCount == 1
+			}).Should(gomega.BeTrue(), name)
+		}
+		m.stop()
+		m.start()
+	}
+	m.Eventually(m.isReady("sandbox")).Should(gomega.BeTrue())
+	m.runtime.BreakSandbox(m.runtime.Sandbox(m.pod("sandbox").UID))
+	m.Eventually(func() int32 {
+		if all := m.pod("sandbox").Status.ContainerStatuses; len(all) == 1 && all[0].State.Running != nil {
+			return all[0].RestartCount
+		}
+		return 0
+	}).Should(gomega.BeEquivalentTo(2))
 }

@@ -8,8 +8,9 @@ import (
 
 // Observed is what the runtime holds of one pod.
 type Observed struct {
-	// Sandboxes and Containers are ordered by creation, newest first, and include
-	// earlier attempts that the runtime keeps.
+	// Sandboxes and Containers are ordered by Attempt, newest first, and include earlier
+	// attempts that the runtime keeps. CreatedAt does not order them: the clock may have been
+	// set back.
 	Sandboxes  []Sandbox
 	Containers []Container
 	// Sequence orders the observations of one pod: an observation with a lower number

@@ -87,18 +87,15 @@ func superfluous(observed map[types.UID][]pod.Container, limit int, before time.
 	}
 	total, removable := 0, []dead(nil)
 	for uid, containers := range observed {
-		newest := map[string]time.Time{}
+		seen := map[string]bool{} // containers whose newest attempt comes first
 		for _, c := range containers {
-			if c.CreatedAt.After(newest[c.Name]) {
-				newest[c.Name] = c.CreatedAt
-			}
-		}
-		for _, c := range containers {
+			isNewest := !seen[c.Name]
+			seen[c.Name] = true
 			if c.State != pod.Exited {
 				continue
 			}
 			total++
-			if c.CreatedAt.Before(newest[c.Name]) && c.CreatedAt.Before(before) {
+			if !isNewest && c.CreatedAt.Before(before) {
 				removable = append(removable, dead{uid, c.ID, c.CreatedAt})
 			}
 		}

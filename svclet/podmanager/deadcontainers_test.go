@@ -39,6 +39,17 @@ func TestTheOldestTerminatedContainersAreSuperfluous(t *testing.T) {
 	}
 }
 
+func TestTheNewestAttemptIsKeptWhenTheClockWasSetBack(t *testing.T) {
+	observed := map[types.UID][]pod.Container{"a": {
+		{ID: "a2", Name: "main", Attempt: 2, State: pod.Exited, CreatedAt: time.Unix(10, 0)},
+		{ID: "a1", Name: "main", Attempt: 1, State: pod.Exited, CreatedAt: time.Unix(20, 0)},
+	}}
+	want := map[types.UID]map[string]bool{"a": {"a1": true}}
+	if diff := cmp.Diff(want, superfluous(observed, 0, time.Unix(100, 0))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestPodsThatHaveEndedLoseTheirTerminatedContainers(t *testing.T) {
 	at := func(second int64) time.Time { return time.Unix(second, 0) }
 	got := terminated([]pod.Container{

@@ -90,7 +90,9 @@ func (l *listing) podLabels() map[string]string {
 	if len(l.sandboxes) == 0 {
 		return nil
 	}
-	newest := slices.MaxFunc(l.sandboxes, func(a, b *runtimeapi.PodSandbox) int { return cmp.Compare(a.GetCreatedAt(), b.GetCreatedAt()) })
+	newest := slices.MaxFunc(l.sandboxes, func(a, b *runtimeapi.PodSandbox) int {
+		return cmp.Or(cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt()), cmp.Compare(a.GetCreatedAt(), b.GetCreatedAt()))
+	})
 	return ReadPodLabels(newest.GetLabels())
 }
 

@@ -165,14 +165,14 @@ func translateResources(linux *runtimeapi.LinuxContainerResources) *corev1.Resou
 	return &resources
 }
 
-// newestFirst sorts by creation time, and by attempt number if the runtime reports
-// no times.
+// newestFirst sorts by attempt number, and by creation time among equal ones: the clock may
+// have been set back between two attempts.
 func newestFirst(observed *pod.Observed) {
 	slices.SortStableFunc(observed.Sandboxes, func(a, b pod.Sandbox) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	slices.SortStableFunc(observed.Containers, func(a, b pod.Container) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 }
 

@@ -56,6 +56,11 @@ func (r *Runtime) CreateContainer(_ context.Context, request *runtimeapi.CreateC
 	if image == nil {
 		return nil, status.Errorf(codes.NotFound, "failed to get image %q: not found", config.GetImage().GetImage())
 	}
+	for id := range r.pods[s.uid()] {
+		if old := r.containers[id]; old != nil && proto.Equal(old.config.GetMetadata(), config.GetMetadata()) {
+			return nil, status.Errorf(codes.Unknown, "failed to reserve container name %q: it is reserved for %q", config.GetMetadata().GetName(), id)
+		}
+	}
 	number, id := r.identity()
 	now := r.options.Clock.Now().UnixNano()
 	c := &container{number: number, config: config, sandbox: s, ended: make(chan struct{})}
