@@ -44,9 +44,10 @@ func (m *Machine) halt(total time.Duration) bool {
 			continue
 		}
 		c := m.container(o.Name)
-		if slices.ContainsFunc(m.operations, func(f Operation) bool {
-			return f.Kind == StopContainer && f.ID == o.ID && f.Grace <= total
-		}) {
+		inFlight := func(kind Kind) bool { // and is not to be replaced by one with a shorter grace period
+			return slices.ContainsFunc(m.operations, func(f Operation) bool { return f.Kind == kind && f.ID == o.ID && f.Grace <= total })
+		}
+		if inFlight(StopContainer) {
 			continue
 		}
 		message := "Stopping container " + o.Name
@@ -55,10 +56,10 @@ func (m *Machine) halt(total time.Duration) bool {
 			continue
 		}
 		m.recordKilling(c, o, message)
-		if hasPreStop(c.spec) && c.hooked != o.ID && left > 0 {
+		if hasPreStop(c.spec) && c.hooked != o.ID && left > 0 && !inFlight(PreStop) {
 			m.request(Operation{Kind: PreStop, ID: o.ID, Name: o.Name, Attempt: o.Attempt, Grace: left})
 		}
-		if left > 0 && m.hasDependents(c) {
+		if left > 0 && (inFlight(PreStop) || m.hasDependents(c)) {
 			m.wakeAt(m.halting.Add(total))
 			continue
 		}

@@ -62,8 +62,10 @@ func replaces(o, running Operation) bool {
 		return running.Kind != Cancel
 	case TearDown:
 		return running.Kind == SetUp || running.Kind == ResizePod
+	case PreStop:
+		return running.Kind == PreStop && o.Grace < running.Grace
 	case StopContainer:
-		return running.Kind == ResizeContainer || running.Kind == StopContainer && o.Grace < running.Grace
+		return running.Kind == ResizeContainer || (running.Kind == StopContainer || running.Kind == PreStop) && o.Grace < running.Grace
 	default:
 		return false
 	}
