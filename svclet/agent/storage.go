@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/moby/sys/mountinfo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,6 +47,7 @@ func newVolumes(ctx context.Context, base common, conn connections, objects obje
 		},
 		RootDir: base.RootDir, Objects: objects, UsagePeriod: base.Configuration.VolumeStatsAggPeriod.Duration, Clock: base.Clock,
 		Allocatable: func() corev1.ResourceList { return n.Object().Status.Allocatable },
+		NodeLabels:  func() map[string]string { return n.Object().Labels },
 		LocalDir:    localDir(base), LocalCreated: created,
 		Abnormal: abnormal, Measured: base.metrics.VolumeOperation, MigratePortworx: base.MigratePortworx,
 		PluginDir: base.Configuration.VolumePluginDir, NodeName: base.name,
@@ -87,7 +87,7 @@ func newCSI(base common, conn connections, n func() *node.Node) (*csi.Manager, e
 		return nil, err
 	}
 	o := csi.Options{
-		RootDir: base.RootDir, NodeName: base.name, Mounted: mountinfo.Mounted, SELinux: host.SELinux, Health: base.VolumeHealth,
+		RootDir: base.RootDir, NodeName: base.name, Mounted: volume.IsMounted, SELinux: host.SELinux, Health: base.VolumeHealth,
 		ControllerAttaches: ptr.Deref(base.Configuration.EnableControllerAttachDetach, true),
 		Node:               func() *corev1.Node { return n().Object() },
 		InUseChanged:       func() { n().Changed() },

@@ -55,11 +55,17 @@ func (m *Manager) updateAllocatable(ctx context.Context, d *driver, due map[stri
 		return at.Sub(now), nil
 	}
 	due[d.name] = now.Add(period)
+	return period, m.askAllocatable(ctx, d)
+}
+
+// askAllocatable asks a driver how many volumes the node may have, and writes that into the
+// CSINode.
+func (m *Manager) askAllocatable(ctx context.Context, d *driver) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	info, err := d.NodeGetInfo(call, &spec.NodeGetInfoRequest{})
 	if err != nil {
-		return period, fmt.Errorf("NodeGetInfo: %w", err)
+		return fmt.Errorf("NodeGetInfo: %w", err)
 	}
-	return period, m.publishNode(ctx, d.name, info)
+	return m.publishNode(ctx, d.name, info)
 }

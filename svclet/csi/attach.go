@@ -3,14 +3,18 @@ package csi
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -26,11 +30,11 @@ const (
 // published of it. From then on until the last pod has released the volume, the Node's
 // status says that it is in use.
 func (m *Manager) awaitAttached(ctx context.Context, uid types.UID, r record) (map[string]string, error) {
-	name := uniqueName(r)
+	name, caller := uniqueName(r), ctx
 	m.use(name, uid, true)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := m.o.Clock.AfterFunc(attachTimeout, func() { cancel(nil) })
+	timer := m.o.Clock.AfterFunc(attachTimeout, func() { cancel(errAttachTimeout) })
 	defer timer.Stop()
 	problem := fmt.Errorf("the Node's status does not say yet that volume %s is in use", name)
 	for pause := minAttachPoll; ; pause = min(2*pause, maxAttachPoll) {
@@ -46,10 +50,54 @@ func (m *Manager) awaitAttached(ctx context.Context, uid types.UID, r record) (m
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("timed out waiting for the volume to be attached by the controllers of CSI driver %s: %w", r.Driver, problem)
+			err := fmt.Errorf("timed out waiting for the volume to be attached by the controllers of CSI driver %s: %w", r.Driver, problem)
+			if errors.Is(context.Cause(ctx), errAttachTimeout) && m.isExhausted(caller, r) {
+				err = &LimitError{err}
+			}
+			return nil, err
 		case <-m.o.Clock.After(pause):
 		}
 	}
+}
+
+var errAttachTimeout = errors.New("the volume was not attached in time")
+
+// LimitError is the failure to attach a volume to a node that has as many volumes of the driver as
+// it may have.
+type LimitError struct{ Err error }
+
+// Error returns the text of kubelet's event.
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("Node has reached its volume attachment limit, rejecting pod. %v", e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *LimitError) Unwrap() error { return e.Err }
+
+// isExhausted reports whether a volume was not attached because the node has no room for it, and
+// then asks the driver how many volumes the node may have: the scheduler has been told too many
+// (VerifyExhaustedResource of kubelet's CSI plugin, KEP-4876). An API server without the feature
+// gate MutableCSINodeAllocatableCount stores none of the fields that this needs.
+func (m *Manager) isExhausted(ctx context.Context, r record) bool {
+	object, err := m.csiDriver(ctx, r.Driver)
+	if err != nil || object.Spec.NodeAllocatableUpdatePeriodSeconds == nil {
+		return false
+	}
+	a := &storagev1.VolumeAttachment{}
+	if err := m.o.Client.Get(ctx, client.ObjectKey{Name: attachmentName(r, m.o.NodeName)}, a); err != nil {
+		return false
+	}
+	if e := a.Status.AttachError; e == nil || ptr.Deref(e.ErrorCode, 0) != int32(codes.ResourceExhausted) {
+		return false
+	}
+	d, err := m.drivers.get(r.Driver)
+	if err == nil {
+		err = m.askAllocatable(ctx, d)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to update how many volumes of a CSI driver the node may have", "driver", r.Driver)
+	}
+	return true
 }
 
 // attachmentName returns the name of the VolumeAttachment of a volume.

@@ -32,7 +32,7 @@ type Options struct {
 	// the CSINode. It is nil without an API server.
 	Client client.Client
 	// Mounted reports whether a path is a mount point. A path that does not exist is an
-	// error.
+	// error. It does not enter the mount, whose file system may not respond.
 	Mounted func(path string) (bool, error)
 	// ControllerAttaches reports whether a controller attaches volumes to this node
 	// (--enable-controller-attach-detach).

@@ -115,8 +115,11 @@ func (p *publication) mount(ctx context.Context, target string, done bool) (err 
 	if !done {
 		p.record.Attached = attachable
 		p.record.Staged = p.PV != nil && p.driver.can(spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME)
-		if old, err := readRecord(p.dir); err == nil {
+		old, err := readRecord(p.dir)
+		if err == nil {
 			p.record.Begun = old.Begun
+		} else if err := p.checkUnused(); err != nil {
+			return err
 		}
 		if err := p.record.write(p.dir); err != nil {
 			return err
@@ -133,6 +136,28 @@ func (p *publication) mount(ctx context.Context, target string, done bool) (err 
 	return p.publish(ctx, target)
 }
 
+// ErrInUse is the error of a volume for one pod that another pod uses: kubelet's.
+var ErrInUse = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+
+// IsForOnePod reports whether only one pod may use a volume at a time. If the volume has another
+// access mode, too, it is not known which one a pod uses.
+func IsForOnePod(pv *corev1.PersistentVolume) bool {
+	return len(pv.Spec.AccessModes) == 1 && pv.Spec.AccessModes[0] == corev1.ReadWriteOncePod
+}
+
+// checkUnused refuses a volume for one pod while another pod has a record of it. The volume is
+// locked.
+func (p *publication) checkUnused() error {
+	if p.PV == nil || !IsForOnePod(p.PV) {
+		return nil
+	}
+	used, err := p.usedByOthers(p.dir, p.record)
+	if used {
+		return ErrInUse
+	}
+	return err
+}
+
 // isDone reports whether the volume has been published, and finished, already.
 func (p *publication) isDone(target string) (bool, error) {
 	old, err := readRecord(p.dir)
@@ -145,7 +170,7 @@ func (p *publication) isDone(target string) (bool, error) {
 	if old.Driver != p.record.Driver || old.Handle != p.record.Handle {
 		return false, fmt.Errorf("volume %s is mounted with the handle %s of CSI driver %s", old.Volume, old.Handle, old.Driver)
 	}
-	if _, err := os.Lstat(target); old.Done != p.boot || err != nil {
+	if _, err := p.o.Mounted(target); old.Done != p.boot || errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	p.record = old
@@ -223,7 +248,7 @@ func (p *publication) publish(ctx context.Context, target string) error {
 	if _, err := p.driver.NodePublishVolume(call, request); err != nil {
 		return fmt.Errorf("NodePublishVolume of CSI driver %s: %w", p.record.Driver, err)
 	}
-	if _, err := os.Lstat(target); err != nil {
+	if _, err := p.o.Mounted(target); err != nil {
 		return fmt.Errorf("CSI driver %s has published nothing: it must see the agent's root directory, at the same path, with mountPropagation Bidirectional: %w", p.record.Driver, err)
 	}
 	return nil

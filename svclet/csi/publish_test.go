@@ -2,6 +2,8 @@ package csi
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -9,6 +11,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/svclet/csi/csitest"
 )
 
 func TestFilesAreGivenToTheFSGroupOnceUntilThatHasSucceeded(t *testing.T) {
@@ -45,6 +49,65 @@ func TestFilesAreGivenToTheFSGroupOnceUntilThatHasSucceeded(t *testing.T) {
 	f.boot = "another boot"
 	f.publish(persistent("u1", grouped))
 	f.Expect(owned).To(gomega.Equal(3), "after a reboot")
+}
+
+func TestAVolumeForOnePodIsPublishedForAnotherOneWhenTheFirstHasReleasedIt(t *testing.T) {
+	f := newFixture(t, stages)
+	modes := func(modes ...corev1.PersistentVolumeAccessMode) func(*Volume) {
+		return func(v *Volume) { v.PV.Spec.AccessModes = modes }
+	}
+	sole := modes(corev1.ReadWriteOncePod)
+	f.driver.Fail("publish", errors.New("the hut is closed"))
+	_, err := f.Publish(t.Context(), persistent("u1", sole))
+	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("the hut is closed")))
+	f.driver.Fail("publish", nil)
+
+	inUse := gomega.MatchError("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+	_, err = f.Publish(t.Context(), persistent("u2", sole))
+	f.Expect(err).To(inUse, "the driver may have published it for the first")
+	f.publish(persistent("u1", sole))
+	f.start()
+	f.awaitDriver()
+	_, err = f.Publish(t.Context(), persistent("u2", sole))
+	f.Expect(err).To(inUse, "after a restart of the agent")
+	f.publish(persistent("u1", sole))
+	f.driver.Fail("unpublish", errors.New("busy"))
+	f.Expect(f.Unpublish(t.Context(), "u1")).NotTo(gomega.Succeed())
+	f.driver.Fail("unpublish", nil)
+	_, err = f.Publish(t.Context(), persistent("u2", sole))
+	f.Expect(err).To(inUse, "while the first ends")
+
+	f.Expect(f.Unpublish(t.Context(), "u1")).To(gomega.Succeed())
+	f.publish(persistent("u2", sole))
+	f.publish(persistent("u1", modes(corev1.ReadWriteOncePod, corev1.ReadWriteOnce)))
+}
+
+// TestAPublishedVolumeIsNotEntered: its file system may not respond, which must not keep the volume
+// from being unpublished.
+func TestAPublishedVolumeIsNotEntered(t *testing.T) {
+	f := newFixture(t)
+	target := f.publish(persistent("u1")).Path
+	f.Expect(os.Remove(target)).To(gomega.Succeed()) // nothing but the table of mounts has it now
+	mounted := true
+	f.o.Mounted = func(string) (bool, error) { return mounted, nil }
+	f.publish(persistent("u1"))
+	f.Expect(f.driver.Calls()).To(gomega.Equal([]string{"publish h1"}))
+
+	f.driver.Stop()
+	var err error
+	f.driver, err = csitest.Start(csitest.Options{
+		Name: driverName, NodeID: "hut-1", Registry: f.registry(), Dir: f.sockets,
+		Mount: func(_, _ string) error { return nil }, Unmount: func(string) error { mounted = false; return nil },
+	})
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Eventually(f.driver.Registered).Should(gomega.HaveLen(1))
+	f.change(func(s *storagev1.CSIDriverSpec) { s.RequiresRepublish = ptr.To(true) })
+	f.publish(persistent("u1"))
+	f.Expect(f.driver.Calls()).To(gomega.Equal([]string{"publish h1"}))
+
+	f.o.Mounted = func(string) (bool, error) { return false, fs.ErrNotExist }
+	_, err = f.Publish(t.Context(), persistent("u1"))
+	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("has published nothing")))
 }
 
 func TestAPublishedVolumeNeedsItsDriverOnlyIfItHasSomethingToDo(t *testing.T) {

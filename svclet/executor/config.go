@@ -19,14 +19,14 @@ import (
 // imageVolumes pulls the images that the container mounts as volumes, and returns
 // them by volume name. On error it returns the reason for the container's status.
 func (s *start) imageVolumes(ctx context.Context, secrets []corev1.Secret) (images map[string]*runtimeapi.ImageSpec, reason string, err error) {
-	mounted, err := s.resourcesOf(s.pod.UID)
+	mounted, err := s.volumesOf(s.pod.UID)
 	if err != nil {
 		return nil, "CreateContainerConfigError", err
 	}
 	images = map[string]*runtimeapi.ImageSpec{}
 	for i := range s.container.VolumeMounts {
 		name := s.container.VolumeMounts[i].Name
-		source := mounted.volumes[name].Image
+		source := mounted[name].Image
 		if source == nil || images[name] != nil {
 			continue
 		}
@@ -46,7 +46,7 @@ func (s *start) imageVolumes(ctx context.Context, secrets []corev1.Secret) (imag
 // refers to. handler is that of the pod's runtime class; images are the volumes that are
 // images.
 func (s *start) config(ctx context.Context, ref, handler string, images map[string]*runtimeapi.ImageSpec) (*runtimeapi.ContainerConfig, error) {
-	mounted, err := s.resourcesOf(s.pod.UID)
+	mounted, err := s.volumesOf(s.pod.UID)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *start) config(ctx context.Context, ref, handler string, images map[stri
 		Options: options, Objects: s.o.Objects,
 		Pod: s.pod, Container: s.container, Attempt: s.op.Attempt, SpecHash: pod.SpecHash(s.container),
 		ImageRef: ref, PodIPs: podIPs, HostIPs: nodeconfig.HostIPs(s.o.Node()),
-		Volumes: volumes(mounted.volumes, images), SupplementalGroups: mounted.supplementalGroups(),
+		Volumes: volumes(mounted, images), SupplementalGroups: supplementalGroups(mounted),
 	}
 	if s.o.Allocated != nil {
 		if in.Allocation, err = s.o.Allocated(ctx, s.pod, s.container); err != nil {
@@ -80,7 +80,7 @@ func (s *start) config(ctx context.Context, ref, handler string, images map[stri
 	}
 	in.SubPath = func(mount corev1.VolumeMount, subPath string) (string, error) {
 		index := slices.IndexFunc(s.container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == mount.MountPath })
-		return s.o.Volumes.SubPath(ctx, s.pod, s.container, index, mounted.volumes[mount.Name], subPath)
+		return s.o.Volumes.SubPath(ctx, s.pod, s.container, index, mounted[mount.Name], subPath)
 	}
 	return container.Config(ctx, in)
 }

@@ -95,6 +95,8 @@ type Recorder interface {
 type Metrics interface {
 	SandboxRun(handler string, took time.Duration, err error)
 	ContainerStarted(kind, reason string)
+	// PodRejected records a pod that the node rejects after it has admitted it.
+	PodRejected(reason string)
 	// ImagesMounted records the creation of a container that mounts images as volumes.
 	ImagesMounted(images int, err error)
 }

@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/probe"
 	"svc.dev/svc/svclet/runtime/runtimetest"
@@ -92,8 +93,9 @@ func TestAFailedSetUpIsReportedWithItsReasonAndCanBeRetried(t *testing.T) {
 		"volume": {
 			fail: func(r *fixture) {
 				r.pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}}
+				r.pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
 			},
-			heal:   func(r *fixture) { r.pod.Spec.Volumes = nil },
+			heal:   func(r *fixture) { r.pod.Spec.Volumes, r.pod.Spec.Containers[0].VolumeMounts = nil, nil },
 			reason: "FailedMount", message: `"v"`,
 		},
 	} {
@@ -321,6 +323,7 @@ func TestThePreStopHookOfAnOrphanedPodIsTheRecordedOne(t *testing.T) {
 func TestARefreshBeforeTheSetUpDoesNothing(t *testing.T) {
 	r := newFixture(t, func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", Optional: ptr.To(true)}}}}
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
 	})
 	r.Refresh(t.Context(), r.pod)
 	r.Expect(r.reasons()).To(gomega.BeEmpty())
@@ -330,6 +333,7 @@ func TestARefreshBeforeTheSetUpDoesNothing(t *testing.T) {
 func TestAFailedRefreshIsAnEventUnlessItWasCancelled(t *testing.T) {
 	r := newFixture(t, func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}}
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
 	})
 	r.configMap = &corev1.ConfigMap{}
 	r.succeed(pod.Operation{Kind: pod.SetUp})
@@ -345,6 +349,47 @@ func TestAFailedRefreshIsAnEventUnlessItWasCancelled(t *testing.T) {
 func TestAnExpansionThatFailedInUseIsNoFailedMount(t *testing.T) {
 	failure := errors.Join(&volume.Error{Volume: "v", Err: &volumeexpansion.Error{Volume: "pv1", Err: errors.New("full")}})
 	gomega.NewWithT(t).Expect(refreshReason(failure)).To(gomega.Equal("VolumeResizeFailed"))
+}
+
+// TestAnEphemeralContainerGetsVolumesThatNoOtherContainerUses, and waits for those that fail.
+func TestAnEphemeralContainerGetsVolumesThatNoOtherContainerUses(t *testing.T) {
+	r := newFixture(t, func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			{Name: "missing", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "missing"}}},
+		}
+	})
+	r.running()
+	debug := func(volume string) pod.Result {
+		container := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "debug-" + volume, Image: "app:1", VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/v"}},
+		}}
+		r.pod = r.pod.DeepCopy()
+		r.pod.Spec.EphemeralContainers = append(r.pod.Spec.EphemeralContainers, container)
+		return r.perform(t.Context(), pod.Operation{Kind: pod.StartContainer, Name: container.Name, SandboxID: r.observed().Sandboxes[0].ID})
+	}
+	result := debug("missing")
+	r.Expect(result.Reason).To(gomega.Equal("FailedMount"))
+	r.Expect(result.Message).To(gomega.ContainSubstring(`MountVolume.SetUp failed for volume "missing"`))
+	r.Expect(r.events).To(gomega.ContainElement(gomega.And(gomega.HaveField("Reason", "FailedMount"), gomega.HaveField("Container", "debug-missing"))))
+
+	r.Expect(debug("scratch")).To(gomega.Equal(pod.Result{}), "the volume of another container fails")
+	i := slices.IndexFunc(r.observed().Containers, func(c pod.Container) bool { return c.Name == "debug-scratch" })
+	response, err := r.runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: r.observed().Containers[i].ID})
+	r.Expect(err).NotTo(gomega.HaveOccurred())
+	r.Expect(response.GetStatus().Mounts).To(gomega.ContainElement(gomega.And(
+		gomega.HaveField("ContainerPath", "/v"), gomega.HaveField("HostPath", gomega.HaveSuffix("/kubernetes.io~empty-dir/scratch")))))
+}
+
+func TestAPodWhoseVolumesTheNodeHasNoRoomForIsRejected(t *testing.T) {
+	r := newFixture(t)
+	other, limit := &volume.Error{Volume: "v", Err: errors.New("away")}, &csi.LimitError{Err: errors.New("no room")}
+	r.Expect(r.mountResult(other)).To(gomega.Equal(pod.Result{Reason: "FailedMount", Message: other.Error()}))
+	r.Expect(r.rejected).To(gomega.BeEmpty())
+	r.Expect(r.mountResult(errors.Join(other, &volume.Error{Volume: "w", Err: limit}))).To(gomega.Equal(pod.Result{
+		Reason: "VolumeAttachmentLimitExceeded", Message: "Node has reached its volume attachment limit, rejecting pod. no room", Rejected: true,
+	}))
+	r.Expect(r.rejected).To(gomega.Equal([]string{"VolumeAttachmentLimitExceeded"}))
 }
 
 func TestAPodOnTheHostsNetworkHasTheNodesAddress(t *testing.T) {

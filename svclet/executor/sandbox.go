@@ -45,6 +45,10 @@ func (e *Executor) sandboxConfig(ctx context.Context, p *corev1.Pod, attempt uin
 	if err != nil {
 		return nil, err
 	}
+	volumes, err := e.volumesOf(p.UID)
+	if err != nil {
+		return nil, err
+	}
 	users, err := e.userNamespace(p, handler)
 	if err != nil {
 		return nil, err
@@ -57,7 +61,7 @@ func (e *Executor) sandboxConfig(ctx context.Context, p *corev1.Pod, attempt uin
 	}
 	return container.Sandbox(container.SandboxInput{
 		Options: options, Pod: p, Attempt: attempt,
-		CgroupParent: r.cgroupParent, UserNamespace: users, SupplementalGroups: r.supplementalGroups(),
+		CgroupParent: r.cgroupParent, UserNamespace: users, SupplementalGroups: supplementalGroups(volumes),
 		Warn: func(reason, message string) { e.warn(p, r, reason, message) },
 	})
 }

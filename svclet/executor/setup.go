@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/volume"
 	"svc.dev/svc/svclet/volumeexpansion"
@@ -17,6 +18,7 @@ import (
 // resources are what SetUp makes for the containers of a pod, and TearDown
 // releases.
 type resources struct {
+	// volumes are replaced, and not changed, under the executor's mutex.
 	volumes      map[string]volume.Mounted
 	cgroupParent string
 	// sized is the pod with the limits that its cgroup has.
@@ -27,9 +29,9 @@ type resources struct {
 }
 
 // supplementalGroups returns the groups that own the files of the volumes.
-func (r *resources) supplementalGroups() []int64 {
+func supplementalGroups(volumes map[string]volume.Mounted) []int64 {
 	var groups []int64
-	for _, v := range r.volumes {
+	for _, v := range volumes {
 		if v.Group != nil {
 			groups = append(groups, *v.Group)
 		}
@@ -50,12 +52,24 @@ func (e *Executor) setUp(ctx context.Context, p *corev1.Pod) pod.Result {
 		return failed("FailedCreatePodContainer", fmt.Errorf("unable to ensure pod container exists: %w", err))
 	}
 	if r.volumes, err = e.o.Volumes.Mount(ctx, p); err != nil {
-		return failed("FailedMount", err)
+		return e.mountResult(err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.resources[p.UID] = r
 	return pod.Result{}
+}
+
+// mountResult returns the result of a set-up whose volumes could not be mounted.
+func (e *Executor) mountResult(err error) pod.Result {
+	limit := (*csi.LimitError)(nil)
+	if !errors.As(err, &limit) {
+		return failed("FailedMount", err)
+	}
+	result := failed("VolumeAttachmentLimitExceeded", limit)
+	result.Rejected = true
+	e.o.Metrics.PodRejected(result.Reason)
+	return result
 }
 
 // tearDown releases what setUp has made.
@@ -109,6 +123,17 @@ func (e *Executor) SetUpPods() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.resources)
+}
+
+// volumesOf returns the volumes of a pod that has been set up.
+func (e *Executor) volumesOf(uid types.UID) (map[string]volume.Mounted, error) {
+	r, err := e.resourcesOf(uid)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return r.volumes, nil
 }
 
 // resourcesOf returns what setUp has made for a pod.

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,9 @@ import (
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/pod"
 	"svc.dev/svc/svclet/probe"
+	"svc.dev/svc/svclet/runtime"
 	"svc.dev/svc/svclet/server/metrics"
+	"svc.dev/svc/svclet/volume"
 )
 
 // containerType returns the type of the containers of a list, as metrics name it.
@@ -88,6 +91,12 @@ func (s *start) run(ctx context.Context) (id string, result pod.Result) {
 			return "", result
 		}
 	}
+	if err := s.mountMissing(ctx); err != nil {
+		if ctx.Err() == nil {
+			s.event(s.pod, s.container, corev1.EventTypeWarning, "FailedMount", runtime.Message(err))
+		}
+		return "", failed("FailedMount", err)
+	}
 	began, secrets := s.o.Clock.Now(), s.o.Images.PullSecrets(ctx, s.pod, s.o.Objects)
 	images, reason, err := s.imageVolumes(ctx, secrets)
 	if err != nil {
@@ -131,6 +140,45 @@ func (s *start) run(ctx context.Context) (id string, result pod.Result) {
 		klog.FromContext(ctx).Error(err, "Failed to link container log", "pod", klog.KObj(s.pod), "container", s.container.Name)
 	}
 	return id, pod.Result{}
+}
+
+// mountMissing mounts the volumes that no other container uses: those of an ephemeral container,
+// which was added after the pod was set up.
+func (s *start) mountMissing(ctx context.Context) error {
+	if s.list != podspec.EphemeralContainers {
+		return nil
+	}
+	mounted, err := s.volumesOf(s.pod.UID)
+	if err != nil || s.hasVolumes(mounted) {
+		return err
+	}
+	more, err := s.o.Volumes.Mount(ctx, s.pod)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.resources[s.pod.UID]; r != nil {
+		mounted = maps.Clone(r.volumes)
+		maps.Copy(mounted, more)
+		r.volumes = mounted
+	}
+	if s.hasVolumes(mounted) {
+		return nil // one of another container may have failed
+	}
+	return err
+}
+
+// hasVolumes reports whether all volumes that the container uses are mounted.
+func (s *start) hasVolumes(mounted map[string]volume.Mounted) bool {
+	for _, m := range s.container.VolumeMounts {
+		if _, found := mounted[m.Name]; !found {
+			return false
+		}
+	}
+	for _, d := range s.container.VolumeDevices {
+		if _, found := mounted[d.Name]; !found {
+			return false
+		}
+	}
+	return true
 }
 
 // protect waits for the rules of the pod's connections, before the sandbox has its first

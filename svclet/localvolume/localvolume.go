@@ -45,7 +45,7 @@ type Manager struct {
 	Options
 	// wake has a value when there may be something to do.
 	wake chan struct{}
-	// first is closed when there is a volume: a node without any watches none.
+	// first is closed when there is a directory: a node without any volume watches none.
 	first func()
 	ready chan struct{}
 
@@ -70,6 +70,9 @@ func (m *Manager) Created() { m.first() }
 // a pod still used the volume.
 const retryPeriod = 5 * time.Second
 
+// searchPeriod is how often a node without a directory lists its volumes.
+const searchPeriod = 10 * time.Minute
+
 // Run removes directories until ctx is done.
 func (m *Manager) Run(ctx context.Context) {
 	entries, err := os.ReadDir(m.Dir)
@@ -79,17 +82,13 @@ func (m *Manager) Run(ctx context.Context) {
 	if len(entries) > 0 {
 		m.first()
 	}
-	select {
-	case <-ctx.Done():
+	if !m.awaitFirst(ctx) {
 		return
-	case <-m.ready:
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		selected := func(o *metav1.ListOptions) {
-			o.LabelSelector = labels.SelectorFromSet(labels.Set{localpath.NodeLabel: m.Node}).String()
-		}
+		selected := func(o *metav1.ListOptions) { o.LabelSelector = m.ownVolumes().String() }
 		reflector.RunSelected(ctx, m.Core, "persistentvolumes", selected, &corev1.PersistentVolume{}, "local volumes of this node", (*store)(m))
 	})
 	for ctx.Err() == nil {
@@ -101,6 +100,35 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-m.wake:
 		case <-retry:
+		}
+	}
+}
+
+// ownVolumes selects the volumes of this node.
+func (m *Manager) ownVolumes() labels.Selector {
+	return labels.SelectorFromSet(labels.Set{localpath.NodeLabel: m.Node})
+}
+
+// awaitFirst waits until this node may have a volume, and reports whether it may: there is a
+// directory, or the API server has a volume, which no pod may have used before it was deleted.
+// A node without any, which most nodes of a fleet are, lists rarely in place of a watch. An API
+// server other than svc's refuses the list.
+func (m *Manager) awaitFirst(ctx context.Context) bool {
+	for {
+		var own corev1.PersistentVolumeList
+		err := m.Client.List(ctx, &own, &client.ListOptions{LabelSelector: m.ownVolumes(), Limit: 1, Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+		if err == nil && len(own.Items) > 0 {
+			return true
+		}
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).V(2).Info("Failed to list the local volumes of this node, will retry", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-m.ready:
+			return true
+		case <-m.Clock.After(searchPeriod):
 		}
 	}
 }

@@ -250,8 +250,14 @@ func (m *Machine) Done(operation Operation, result Result) {
 	switch {
 	case failed:
 		m.event(corev1.EventTypeWarning, result.Reason, failurePrefix(operation.Kind)+result.Message, nil)
+		if result.Rejected {
+			m.Reject(result.Reason, result.Message)
+		}
 	case operation.Kind == SetUp:
-		m.isSetUp, m.size, m.raised = true, m.asked, m.asked
+		m.isSetUp, m.raised = true, m.asked
+		if !m.options.Resized { // else the cgroup may have kept a limit of memory that the pod exceeds
+			m.size = m.asked
+		}
 	case operation.Kind == TearDown:
 		m.isSetUp, m.tornDown = false, true
 	case operation.Kind == StopSandbox, operation.Kind == StopContainer:

@@ -105,6 +105,9 @@ type Result struct {
 	// "FailedCreatePodSandBox", "FailedKillPod") that the machine records with
 	// Message.
 	Reason, Message string
+	// Rejected is about SetUp: the operation has failed, and the node has no room for the pod,
+	// which it rejects.
+	Rejected bool
 	// Cancelled reports whether the operation was cancelled for one that replaces it.
 	Cancelled bool
 }

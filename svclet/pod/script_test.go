@@ -24,6 +24,7 @@ import (
 //	go                          all operations succeed, until none is in flight
 //	done OPERATION              an operation succeeds; named by words of its output
 //	fail OPERATION: REASON TEXT an operation fails
+//	refuse OPERATION: REASON TEXT an operation fails, and the node refuses the pod
 //	cancelled                   the cancelled operations end
 //	exit NAME CODE [REASON]     a container exits
 //	state NAME STATE            the runtime reports this state of a container
@@ -92,10 +93,10 @@ func (p *player) step(verb, rest, more string) {
 		return
 	case "done":
 		w.finish(p.operation(rest), Result{})
-	case "fail":
+	case "fail", "refuse":
 		name, cause, _ := strings.Cut(rest, ": ")
 		reason, text, _ := strings.Cut(cause, " ")
-		w.finish(p.operation(name), Result{Reason: reason, Message: text})
+		w.finish(p.operation(name), Result{Reason: reason, Message: text, Rejected: verb == "refuse"})
 	case "cancelled":
 		for _, c := range w.cancelled {
 			w.m.Done(c, Result{Cancelled: true, Reason: "Cancelled"})

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
+	storagehelpers "k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 
-	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/flexvolume"
 )
@@ -20,9 +22,7 @@ const (
 	groupAnnotation     = "pv.beta.kubernetes.io/gid"
 )
 
-// mountClaim mounts the PersistentVolume that is bound to a claim, if its type is
-// hostPath or local. The node affinity of the volume has been checked by the
-// scheduler.
+// mountClaim mounts the PersistentVolume that is bound to a claim.
 func (m *Manager) mountClaim(ctx context.Context, s *state, pod *corev1.Pod, volume *corev1.Volume) (mountedVolume, error) {
 	name, readOnly := "", false
 	if source := volume.PersistentVolumeClaim; source != nil {
@@ -40,6 +40,11 @@ func (m *Manager) mountClaim(ctx context.Context, s *state, pod *corev1.Pod, vol
 		}
 	}
 	mounted, err := m.operate(s, volume.Name, m.persistentPlugin(&pv.Spec.PersistentVolumeSource), func() (mountedVolume, error) {
+		if m.remembered(s, volume.Name) == nil {
+			if err := m.checkAffinity(pv); err != nil {
+				return mountedVolume{}, err
+			}
+		}
 		return m.mountPersistent(ctx, pod, volume.Name, claim, pv, readOnly)
 	})
 	mounted.claim = name
@@ -47,6 +52,29 @@ func (m *Manager) mountClaim(ctx context.Context, s *state, pod *corev1.Pod, vol
 		mounted.Group = &group
 	}
 	return mounted, err
+}
+
+// checkAffinity refuses a volume that is not on this node: the node of a pod may be in its spec
+// from the start, without a scheduler that has checked this.
+func (m *Manager) checkAffinity(pv *corev1.PersistentVolume) error {
+	var labels map[string]string
+	if m.NodeLabels != nil {
+		labels = m.NodeLabels()
+	}
+	err := storagehelpers.CheckNodeAffinity(pv, labels)
+	if err == nil {
+		return nil
+	}
+	check := "MountVolume.NodeAffinity"
+	if isBlock(pv) {
+		check = "MapVolume.NodeAffinity"
+	}
+	return &checkError{check, err}
+}
+
+// isBlock reports whether a volume is a block device for containers.
+func isBlock(pv *corev1.PersistentVolume) bool {
+	return ptr.Deref(pv.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock
 }
 
 // mountPersistent mounts a PersistentVolume that is bound to a claim. name is that of the pod's
@@ -69,18 +97,30 @@ func (m *Manager) mountPersistent(ctx context.Context, pod *corev1.Pod, name str
 		return m.mountLocal(ctx, localVolume{pod: pod, name: name, pv: pv, claim: claim, readOnly: readOnly}, block)
 	case block:
 		return mountedVolume{}, fmt.Errorf("PersistentVolume %s is of type %s, which has no volumeMode Block: remove volumeMode", pv.Name, sourceName(&pv.Spec.PersistentVolumeSource))
+	case pv.Spec.HostPath != nil && len(mountOptions(pv)) > 0:
+		return mountedVolume{}, &checkError{"MountVolume.MountOptionSupport", errors.New("mount options are not supported for this volume type")}
 	case pv.Spec.HostPath != nil:
 		return mountHostPath(name, pv.Spec.HostPath, readOnly)
 	case pv.Spec.NFS != nil:
-		return m.mountNFS(ctx, pod, name, pv.Name, pv.Spec.NFS, pv.Spec.MountOptions, readOnly)
+		return m.mountNFS(ctx, pod, name, pv.Name, pv.Spec.NFS, mountOptions(pv), readOnly)
 	case pv.Spec.FlexVolume != nil && m.flex != nil:
 		return m.mountFlex(ctx, name, flexvolume.Volume{
-			Pod: pod, Name: pv.Name, Persistent: true, Source: *pv.Spec.FlexVolume, MountOptions: pv.Spec.MountOptions,
+			Pod: pod, Name: pv.Name, Persistent: true, Source: *pv.Spec.FlexVolume, MountOptions: mountOptions(pv),
 			ReadOnly: readOnly || pv.Spec.FlexVolume.ReadOnly,
 		})
 	default:
 		return mountedVolume{}, unsupportedVolume(pv)
 	}
+}
+
+// mountOptions returns the options with which a volume is to be mounted that has no CSI driver: those
+// of its annotation, if it has that (MountOptionFromSpec of kubelet).
+func mountOptions(pv *corev1.PersistentVolume) []string {
+	annotation, found := pv.Annotations[corev1.MountOptionAnnotation]
+	if !found {
+		return pv.Spec.MountOptions
+	}
+	return slices.DeleteFunc(strings.Split(annotation, ","), func(option string) bool { return option == "" })
 }
 
 // claim reads a claim and the volume that is bound to it.
@@ -112,16 +152,12 @@ func (m *Manager) claim(ctx context.Context, namespace, name string) (*corev1.Pe
 // checkMode reports whether a volume is a block device, which containers use as
 // volumeDevices; other volumes are used as volumeMounts.
 func checkMode(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) (block bool, err error) {
-	mounts, devices := false, false
-	for _, c := range podspec.NonEphemeral(&pod.Spec) {
-		mounts = mounts || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
-		devices = devices || slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
-	}
-	block = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	mounts, devices := uses(pod)
+	block = isBlock(pv)
 	switch {
-	case mounts && block:
+	case mounts.Has(volume) && block:
 		return block, fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeMounts", volume, corev1.PersistentVolumeBlock)
-	case devices && !block:
+	case devices.Has(volume) && !block:
 		return block, fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", volume, corev1.PersistentVolumeFilesystem)
 	}
 	return block, nil

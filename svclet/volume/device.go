@@ -48,7 +48,7 @@ func (m *Manager) mountDevice(pv *corev1.PersistentVolume, readOnly bool) (strin
 	if err := os.MkdirAll(dir, privateDir); err != nil {
 		return dir, err
 	}
-	options := pv.Spec.MountOptions
+	options := mountOptions(pv)
 	if readOnly {
 		options = append([]string{"ro"}, options...)
 	}
@@ -78,9 +78,12 @@ func (m *Manager) releaseDevices(uid types.UID) error {
 }
 
 func (m *Manager) releaseDevice(volume string) error {
+	dir := m.layout.device(volume)
+	if _, err := m.Mounter.Mounted(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil // A directory is not locked: another pod's first mount of it may take long.
+	}
 	m.devices.LockKey(volume)
 	defer func() { _ = m.devices.UnlockKey(volume) }()
-	dir := m.layout.device(volume)
 	there, err := m.Mounter.Mounted(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

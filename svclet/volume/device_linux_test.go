@@ -99,13 +99,39 @@ func TestABlockDeviceHasTheFileSystemOfItsVolume(t *testing.T) {
 	h := newFixture(t)
 	pod, calls := deviceClaim(t, h)
 	h.objects.volumes["pv"].Spec.Local.FSType = ptr.To("xfs")
+	h.objects.volumes["pv"].Annotations = map[string]string{corev1.MountOptionAnnotation: "nodiratime"}
 	reader := pod("u1")
 	reader.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 	mounted, err := h.Mount(t.Context(), reader)
 	must(t, err)
-	if want := []string{"xfs ro,noatime"}; !slices.Equal(*calls, want) || !mounted["disk"].ReadOnly {
+	if want := []string{"xfs ro,nodiratime"}; !slices.Equal(*calls, want) || !mounted["disk"].ReadOnly {
 		t.Errorf("calls %q, want %q; mounted %+v", *calls, want, mounted["disk"])
 	}
+}
+
+func TestTheDeviceOfAnotherNodeIsNeitherFormattedNorMapped(t *testing.T) {
+	for mode, want := range map[corev1.PersistentVolumeMode]string{
+		corev1.PersistentVolumeFilesystem: `MountVolume.NodeAffinity check failed for volume "disk" : no matching NodeSelectorTerms`,
+		corev1.PersistentVolumeBlock:      `MapVolume.NodeAffinity check failed for volume "disk" : no matching NodeSelectorTerms`,
+	} {
+		h := newFixture(t)
+		h.onNode(t, "b")
+		pod, calls := deviceClaim(t, h)
+		h.objects.volumes["pv"].Spec.VolumeMode, h.objects.volumes["pv"].Spec.NodeAffinity = &mode, affinityFor("a")
+		mounted, err := h.Mount(t.Context(), pod("u1"))
+		if err == nil || err.Error() != want || len(mounted)+len(*calls)+len(h.mounter.mounts) > 0 {
+			t.Errorf("%v, mounted %v, calls %q", err, mounted, *calls)
+		}
+	}
+}
+
+func TestADeviceForOnePodIsMappedForAnotherOneWhenTheFirstHasReleasedIt(t *testing.T) {
+	h := newFixture(t)
+	deviceClaim(t, h)
+	pod := podOf(h.claimed("data", h.objects.volumes["pv"].Spec.PersistentVolumeSource))
+	h.objects.volumes["pv-data"].Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+	pod.Spec.Containers = []corev1.Container{{VolumeDevices: []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/x"}}}}
+	h.checkSole(t, pod)
 }
 
 // TestADeviceThatCannotBeMountedIsReleased: the pod is deleted before it has started.
@@ -180,7 +206,9 @@ func TestTheFileSystemOfABlockDeviceGrowsWithItsVolume(t *testing.T) {
 // TestWhatHasNoFileSystemOfItsOwnNeedsNoExpansion: a directory, and a device for containers.
 func TestWhatHasNoFileSystemOfItsOwnNeedsNoExpansion(t *testing.T) {
 	for name, change := range map[string]func(*corev1.PersistentVolumeSpec, *corev1.Pod){
-		"directory": func(s *corev1.PersistentVolumeSpec, _ *corev1.Pod) { s.Local.Path = t.TempDir() },
+		"directory": func(s *corev1.PersistentVolumeSpec, _ *corev1.Pod) {
+			s.Local.Path, s.MountOptions = t.TempDir(), nil
+		},
 		"device": func(s *corev1.PersistentVolumeSpec, pod *corev1.Pod) {
 			s.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
 			pod.Spec.Containers = []corev1.Container{{VolumeDevices: []corev1.VolumeDevice{{Name: "disk", DevicePath: "/dev/x"}}}}

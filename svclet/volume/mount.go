@@ -3,7 +3,7 @@ package volume
 // Mounter changes the mount table. Paths are absolute and contain no symlinks.
 type Mounter interface {
 	// Mounted reports whether path is a mount point. A path that does not exist is an
-	// error.
+	// error. It does not enter the mount, whose file system may not respond.
 	Mounted(path string) (bool, error)
 	// Mount mounts a file system of the given type, with comma-separated options.
 	Mount(fstype, target, options string) error
@@ -16,6 +16,9 @@ type Mounter interface {
 	// mounts is listed several times.
 	Under(dir string) ([]Mount, error)
 }
+
+// IsMounted is [Mounter.Mounted] of the kernel.
+func IsMounted(path string) (bool, error) { return kernel{}.Mounted(path) }
 
 // Mount is an entry of the mount table.
 type Mount struct {

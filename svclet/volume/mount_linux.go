@@ -15,7 +15,23 @@ import (
 // mount, which would take more time than everything else in the start of a pod.
 type kernel struct{}
 
-func (kernel) Mounted(path string) (bool, error) { return mountinfo.Mounted(path) }
+func (kernel) Mounted(path string) (bool, error) {
+	parent, err := os.OpenFile(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return false, err
+	}
+	defer parent.Close()
+	file, err := openAt(parent, filepath.Base(path), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV,
+	})
+	if errors.Is(err, unix.EXDEV) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, file.Close()
+}
 
 func (kernel) Mount(fstype, target, options string) error {
 	if err := unix.Mount(fstype, target, fstype, 0, options); err != nil {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apis/podspec"
 )
@@ -63,42 +65,47 @@ func groupMode(mode fs.FileMode, readOnly bool) fs.FileMode {
 
 // own sets the group of dir and everything in it. dir itself comes last: once it
 // has the group, everything in it does too (see owned). It never changes anything
-// outside of dir, even if a pod replaces paths concurrently.
+// outside of dir, even if a pod replaces paths concurrently. Files whose group or mode cannot be
+// changed, on a file system that does not permit it for example, are logged and left
+// (changeFilePermission of kubelet).
 func own(dir string, group int64, readOnly bool) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+	left, first := 0, error(nil)
 	change := func(path string) error {
 		info, err := root.Lstat(path)
 		if err != nil {
 			return err
 		}
-		if err := root.Lchown(path, -1, int(group)); err != nil {
-			return err
-		}
+		err = root.Lchown(path, -1, int(group))
 		// A symlink has no mode of its own.
-		if info.Mode()&fs.ModeSymlink != 0 {
-			return nil
+		if info.Mode()&fs.ModeSymlink == 0 {
+			err = cmp.Or(err, root.Chmod(path, groupMode(info.Mode(), readOnly)))
 		}
-		return root.Chmod(path, groupMode(info.Mode(), readOnly))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			left++
+			first = cmp.Or(first, err)
+		}
+		return nil
 	}
 	err = fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && path != "." {
 			err = change(path)
 		}
 		// A file that was removed meanwhile needs no owner.
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
+		return ignoreMissing(err)
 	})
 	if err == nil {
 		err = change(".")
 	}
 	if err != nil {
 		return fmt.Errorf("giving the volume to group %d: %w", group, err)
+	}
+	if left > 0 {
+		klog.Background().Error(first, "Failed to give files of a volume to the pod's group", "dir", dir, "group", group, "files", left)
 	}
 	return nil
 }

@@ -21,7 +21,8 @@ const sharedDir = 0o777
 // makeProvisioned creates the directory of a volume of the provisioner
 // svc.dev/local-path on this node, if it does not exist.
 func (m *Manager) makeProvisioned(pv *corev1.PersistentVolume) error {
-	if m.LocalDir == "" || !localpath.Made(pv) || !isName(pv.Name) || pv.Spec.Local.Path != localpath.Directory(m.LocalDir, pv.Name) {
+	own := localpath.Made(pv) && pv.Labels[localpath.NodeLabel] == m.NodeName
+	if m.LocalDir == "" || !own || !isName(pv.Name) || pv.Spec.Local.Path != localpath.Directory(m.LocalDir, pv.Name) {
 		return nil
 	}
 	if pv.DeletionTimestamp != nil {

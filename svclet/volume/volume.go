@@ -15,10 +15,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/keymutex"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/flexvolume"
 	"svc.dev/svc/svclet/volumeexpansion"
@@ -78,6 +80,9 @@ type Options struct {
 	// volumes, and the value of resource fields without a limit. Nil means that they
 	// are not known.
 	Allocatable func() corev1.ResourceList
+	// NodeLabels returns the labels of the Node, for the node affinity of PersistentVolumes.
+	// Nil means none.
+	NodeLabels func() map[string]string
 	// UsagePeriod is how long a measurement of a pod's volumes is used
 	// (--volume-stats-agg-period). Zero measures on every call.
 	UsagePeriod time.Duration
@@ -94,13 +99,15 @@ type Options struct {
 	Abnormal func(uid types.UID, volume, message string)
 	// MigratePortworx mounts volumes of type portworxVolume by their CSI driver.
 	MigratePortworx bool
-	// PluginDir is the directory of FlexVolume drivers (--volume-plugin-dir), NodeName the
-	// node's name for them. Without a directory they are refused.
-	PluginDir, NodeName string
+	// NodeName is the node's name, for FlexVolume drivers and volumes in LocalDir.
+	NodeName string
+	// PluginDir is the directory of FlexVolume drivers (--volume-plugin-dir). Without it they
+	// are refused.
+	PluginDir string
 	// Mounter defaults to the kernel's.
 	Mounter Mounter
 	// MountCommand runs mount(8), which is the default, for file systems that need a
-	// helper.
+	// helper, and for the options of directories.
 	MountCommand func(ctx context.Context, args ...string) error
 	// FormatAndMount mounts the block device of a volume of type local on a directory, and
 	// formats it first if it has no file system. It defaults to the functions of kubelet.
@@ -175,11 +182,21 @@ type Error struct {
 
 // Error returns the text of the event.
 func (e *Error) Error() string {
-	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
+	operation, failed := "MountVolume.SetUp", (*checkError)(nil)
+	if errors.As(e.Err, &failed) {
+		operation = failed.check + " check"
+	}
+	return fmt.Sprintf("%s failed for volume %q : %v", operation, e.Volume, e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// checkError is why a volume must not be mounted. check is the name of kubelet's check.
+type checkError struct {
+	check string
+	error
+}
 
 // New creates the agent's directory and returns a manager of its content.
 func New(options Options) (*Manager, error) {
@@ -226,8 +243,8 @@ func New(options Options) (*Manager, error) {
 	return m, nil
 }
 
-// Mount creates the pod's directories and volumes, and returns the volumes by
-// name. It waits, until ctx is done, for objects that have not been received yet.
+// Mount creates the pod's directories and the volumes that its containers use, and returns these
+// by name. It waits, until ctx is done, for objects that have not been received yet.
 // It is idempotent: existing volumes are kept, and their content is refreshed as
 // by Refresh.
 //
@@ -245,8 +262,13 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Mounte
 	result := make(map[string]Mounted, len(pod.Spec.Volumes))
 	var volumes []mountedVolume
 	var failed []error
+	mounts, devices := uses(pod)
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
+		// A newer version of the pod may have an ephemeral container that uses the volume.
+		if !mounts.Has(volume.Name) && !devices.Has(volume.Name) && m.remembered(state, volume.Name) == nil {
+			continue
+		}
 		mounted, err := m.mount(ctx, state, pod, volume)
 		if err != nil {
 			failed = append(failed, &Error{Volume: volume.Name, Err: err})
@@ -257,6 +279,21 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Mounte
 	}
 	m.remember(state, volumes)
 	return result, errors.Join(failed...)
+}
+
+// uses returns the names of the volumes that containers of a pod mount, and of those that they have
+// as devices.
+func uses(pod *corev1.Pod) (mounts, devices sets.Set[string]) {
+	mounts, devices = sets.Set[string]{}, sets.Set[string]{}
+	for _, c := range podspec.All(&pod.Spec) {
+		for _, m := range c.VolumeMounts {
+			mounts.Insert(m.Name)
+		}
+		for _, d := range c.VolumeDevices {
+			devices.Insert(d.Name)
+		}
+	}
+	return mounts, devices
 }
 
 // Present reports whether the pod's directory exists, which [Manager.Mount] makes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -162,10 +163,15 @@ func newFixture(t *testing.T) *fixture {
 	return h
 }
 
+// podOf returns a pod with a container that mounts these volumes.
 func podOf(volumes ...corev1.Volume) *corev1.Pod {
+	main := corev1.Container{Name: "main"}
+	for _, v := range volumes {
+		main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: v.Name, MountPath: "/" + v.Name})
+	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "rose", UID: "u1", Labels: map[string]string{"b": "2", "a": "1"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}, Volumes: volumes},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{main}, Volumes: volumes},
 	}
 }
 
@@ -361,6 +367,35 @@ func TestAFailedVolumeDoesNotKeepOthersFromBeingMounted(t *testing.T) {
 	}
 	if len(mounted) != 1 || mounted["good"].HostPath == "" {
 		t.Errorf("mounted: %v", mounted)
+	}
+}
+
+func TestOnlyVolumesThatContainersUseAreMounted(t *testing.T) {
+	h := newFixture(t)
+	empty := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+	pod := podOf(volumeOf("main", empty))
+	pod.Spec.Volumes = append(pod.Spec.Volumes, volumeOf("unused", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "nothing"}}),
+		volumeOf("first", empty), volumeOf("debug", empty))
+	mounts := func(name string) []corev1.VolumeMount { return []corev1.VolumeMount{{Name: name, MountPath: "/x"}} }
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init", VolumeMounts: mounts("first")}}
+	mount := func(pod *corev1.Pod, want ...string) {
+		t.Helper()
+		mounted, err := h.Mount(t.Context(), pod)
+		if got := slices.Sorted(maps.Keys(mounted)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("mounted %q, %v, want %q", got, err, want)
+		}
+		entries, err := os.ReadDir(filepath.Join(h.PodDir(pod.UID), "volumes/kubernetes.io~empty-dir"))
+		if err != nil || len(entries) != len(want) {
+			t.Errorf("made %v, %v, want %q", entries, err, want)
+		}
+	}
+	mount(pod, "first", "main")
+	debugged := pod.DeepCopy()
+	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", VolumeMounts: mounts("debug")}}}
+	mount(debugged, "debug", "first", "main")
+	mount(pod, "debug", "first", "main") // which does not know the newest container yet
+	if err := h.Refresh(t.Context(), debugged); err != nil {
+		t.Error(err)
 	}
 }
 
