@@ -16,10 +16,10 @@ type ResizeOptions struct {
 }
 
 // Resize decides whether the node allocates the CPU and memory of a pod, which runs
-// with others, in addition to its other active pods; nil means that it does. The
+// as allocated, in addition to its other active pods; nil means that it does. The
 // reason is corev1.PodReasonInfeasible if the node never can, and otherwise
 // corev1.PodReasonDeferred.
-func Resize(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o ResizeOptions) *Refusal {
+func Resize(pod, allocated *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o ResizeOptions) *Refusal {
 	infeasible := func(format string, args ...any) *Refusal {
 		return &Refusal{Reason: corev1.PodReasonInfeasible, Message: fmt.Sprintf(format, args...)}
 	}
@@ -28,9 +28,9 @@ func Resize(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o ResizeOp
 	}
 	if podspec.QOSClassOf(pod) == corev1.PodQOSGuaranteed {
 		switch {
-		case o.StaticCPUs:
+		case o.StaticCPUs && changes(corev1.ResourceCPU, pod, allocated):
 			return infeasible("Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy")
-		case o.StaticMemory:
+		case o.StaticMemory && changes(corev1.ResourceMemory, pod, allocated):
 			return infeasible("Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy")
 		}
 	}
@@ -50,4 +50,19 @@ func Resize(pod *corev1.Pod, others []*corev1.Pod, node *corev1.Node, o ResizeOp
 		}
 	}
 	return nil
+}
+
+// changes reports whether a container requests another amount of a resource than it has been
+// allocated.
+func changes(name corev1.ResourceName, pod, allocated *corev1.Pod) bool {
+	for _, c := range podspec.NonEphemeral(&pod.Spec) {
+		var has corev1.ResourceList
+		if _, known := podspec.Find(&allocated.Spec, c.Name); known != nil {
+			has = known.Resources.Requests
+		}
+		if !c.Resources.Requests[name].Equal(has[name]) {
+			return true
+		}
+	}
+	return false
 }

@@ -10,6 +10,7 @@ func TestResizeIsAllocatedDeferredOrInfeasible(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		pod             *corev1.Pod
+		allocated       *corev1.Pod // nil for a CPU
 		options         ResizeOptions
 		reason, message string
 	}{
@@ -19,15 +20,26 @@ func TestResizeIsAllocatedDeferredOrInfeasible(t *testing.T) {
 		{name: "more than the node has", pod: testPod("p", requesting("memory", "2Gi")), reason: "Infeasible",
 			message: "Node didn't have enough capacity: memory, requested: 2147483648, capacity: 1073741824"},
 		{name: "a static pod", pod: testPod("p", static), reason: "Infeasible", message: "In-place resize of static-pods is not supported"},
-		{name: "CPUs of its own", pod: testPod("p", guaranteed("cpu", "1", "memory", "1Mi")), options: ResizeOptions{StaticCPUs: true},
+		{name: "CPUs of its own", pod: testPod("p", guaranteed("cpu", "2", "memory", "1Mi")), options: ResizeOptions{StaticCPUs: true},
 			reason: "Infeasible", message: "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy"},
 		{name: "memory of its own", pod: testPod("p", guaranteed("cpu", "1", "memory", "1Mi")), options: ResizeOptions{StaticMemory: true},
 			reason: "Infeasible", message: "Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy"},
+		{name: "CPUs of its own, and other memory", pod: testPod("p", guaranteed("cpu", "1", "memory", "2Mi")), allocated: testPod("p", guaranteed("cpu", "1", "memory", "1Mi")),
+			options: ResizeOptions{StaticCPUs: true}},
+		{name: "memory of its own, and other CPUs", pod: testPod("p", guaranteed("cpu", "1500m", "memory", "1Mi")), allocated: testPod("p", guaranteed("cpu", "1", "memory", "1Mi")),
+			options: ResizeOptions{StaticMemory: true}},
+		{name: "both", pod: testPod("p", guaranteed("cpu", "1", "memory", "2Mi")), allocated: testPod("p", guaranteed("cpu", "1", "memory", "1Mi")),
+			options: ResizeOptions{StaticCPUs: true, StaticMemory: true},
+			reason:  "Infeasible", message: "Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy"},
 		{name: "a burstable pod beside them", pod: testPod("p", requesting("cpu", "1")), options: ResizeOptions{StaticCPUs: true, StaticMemory: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			others := []*corev1.Pod{testPod("other", requesting("cpu", "500m")), testPod("p", requesting("cpu", "1"))}
-			refusal := Resize(test.pod, others, testNode(), test.options)
+			allocated := test.allocated
+			if allocated == nil {
+				allocated = testPod("p", requesting("cpu", "1"))
+			}
+			others := []*corev1.Pod{testPod("other", requesting("cpu", "500m")), allocated}
+			refusal := Resize(test.pod, allocated, others, testNode(), test.options)
 			if refusal == nil {
 				refusal = &Refusal{}
 			}
@@ -36,7 +48,7 @@ func TestResizeIsAllocatedDeferredOrInfeasible(t *testing.T) {
 			}
 		})
 	}
-	if refusal := Resize(testPod("p"), nil, nil, ResizeOptions{}); refusal == nil || refusal.Reason != "Deferred" {
+	if refusal := Resize(testPod("p"), testPod("p"), nil, nil, ResizeOptions{}); refusal == nil || refusal.Reason != "Deferred" {
 		t.Errorf("without a node: %v", refusal)
 	}
 }

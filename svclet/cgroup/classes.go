@@ -147,7 +147,7 @@ func (m *Manager) bound(class corev1.PodQOSClass, shares *uint64, memory int64) 
 	if memory == 0 {
 		return false, err
 	}
-	used, unknown := m.tree.memory(n)
+	used, _, unknown := m.tree.memory(n)
 	if unknown != nil || used <= memory {
 		return false, err
 	}

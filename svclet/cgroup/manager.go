@@ -92,8 +92,9 @@ type tree interface {
 	// pids returns the processes in a cgroup and below it.
 	pids(n name) ([]int, error)
 	remove(n name) error
-	// memory returns the memory usage of a cgroup, in bytes.
-	memory(n name) (int64, error)
+	// memory returns the memory usage of a cgroup, in bytes, and the part of it that the
+	// kernel cannot simply reclaim.
+	memory(n name) (used, workingSet int64, err error)
 	hugepageSizes() []int64
 	// cpus returns the list of all CPUs if the driver needs it.
 	cpus() (string, error)
@@ -260,20 +261,52 @@ func (m *Manager) Parent(pod *corev1.Pod) (string, error) {
 	return m.options.Driver.path(n), nil
 }
 
-// Create creates a pod's cgroup, or updates the limits of an existing one.
+// Create creates a pod's cgroup, or updates the limits of an existing one. A limit of memory
+// that an existing one exceeds, after a resize that was refused, stays as it is.
 func (m *Manager) Create(pod *corev1.Pod) error {
-	return m.write(pod, "create container", m.apply)
+	return m.write(pod, "create container", func(n name, limits Limits) error {
+		if m.tree.exists(m.options.Driver.path(n)) == nil && m.memorySuffices(n, limits) != nil {
+			limits.Memory = nil
+		}
+		return m.apply(n, limits)
+	})
 }
 
-// Resize sets the limits of a pod's cgroup to those of its spec. If before, the pod
-// with the limits that it has, is not nil, they are raised and not lowered.
+// MemorySuffices returns an error if a pod uses more memory than its spec allows, or if that is
+// unknown.
+func (m *Manager) MemorySuffices(pod *corev1.Pod) error {
+	return m.write(pod, "set the limits", m.memorySuffices)
+}
+
+// Resize sets the limits of a pod's cgroup to those of its spec, after MemorySuffices. If
+// before, the pod with the limits that it has, is not nil, they are raised and not lowered.
 func (m *Manager) Resize(pod, before *corev1.Pod) error {
 	return m.write(pod, "set the limits", func(n name, limits Limits) error {
 		if before != nil {
 			limits = Larger(limits, PodLimits(before, m.options.CPU, m.options.PodMaxPIDs))
+			if m.memorySuffices(n, limits) != nil {
+				limits.Memory = nil // Create has left a higher one
+			}
 		}
 		return m.set(n, limits)
 	})
+}
+
+// memorySuffices returns an error if a cgroup uses more memory than a limit and cannot give it
+// back, or if that is unknown: the kernel would kill its processes (cgroup v2) or refuse the
+// limit (v1).
+func (m *Manager) memorySuffices(n name, limits Limits) error {
+	if limits.Memory == nil || *limits.Memory <= 0 {
+		return nil
+	}
+	_, used, err := m.tree.memory(n)
+	if err != nil {
+		return err
+	}
+	if used > *limits.Memory {
+		return fmt.Errorf("attempting to set the memory limit of the pod (%d) below current usage (%d)", *limits.Memory, used)
+	}
+	return nil
 }
 
 func (m *Manager) write(pod *corev1.Pod, what string, write func(name, Limits) error) error {

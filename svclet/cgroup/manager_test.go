@@ -22,8 +22,11 @@ type recorded struct {
 	children map[string][]string
 	missing  string
 	failing  string
-	// used is the memory usage in bytes by cgroup: a cgroup refuses a lower limit.
-	used map[string]int64
+	// used is the memory usage in bytes by cgroup: a cgroup refuses a lower limit. reclaimable
+	// is the part of it, in each cgroup, that the kernel can reclaim.
+	used        map[string]int64
+	reclaimable int64
+	unmeasured  bool // the memory usage is unknown
 }
 
 func (r *recorded) step(what string, n name, limits Limits) error {
@@ -45,7 +48,7 @@ func (r *recorded) step(what string, n name, limits Limits) error {
 		text += fmt.Sprintf(" %s=%d", file, limits.Protected[file])
 	}
 	r.steps = append(r.steps, text)
-	if path == r.failing || limits.Memory != nil && *limits.Memory > 0 && *limits.Memory < r.used[path] {
+	if path == r.failing || limits.Memory != nil && *limits.Memory > 0 && *limits.Memory < r.used[path]-r.reclaimable {
 		return errors.New("device or resource busy")
 	}
 	return nil
@@ -65,9 +68,15 @@ func (r *recorded) kill(_ context.Context, n name) error {
 func (r *recorded) pids(name) ([]int, error)                  { return nil, nil }
 func (r *recorded) remove(n name) error                       { return r.step("remove", n, Limits{}) }
 func (r *recorded) directories(path string) ([]string, error) { return r.children[path], nil }
-func (r *recorded) memory(n name) (int64, error)              { return r.used[r.driver.path(n)], nil }
-func (r *recorded) hugepageSizes() []int64                    { return nil }
-func (r *recorded) cpus() (string, error)                     { return "", nil }
+func (r *recorded) memory(n name) (used, workingSet int64, err error) {
+	if r.unmeasured {
+		return 0, 0, errors.New("missing memory usage")
+	}
+	used = r.used[r.driver.path(n)]
+	return used, used - r.reclaimable, nil
+}
+func (r *recorded) hugepageSizes() []int64 { return nil }
+func (r *recorded) cpus() (string, error)  { return "", nil }
 func (r *recorded) expect(t *testing.T, what string, w ...string) {
 	t.Helper()
 	if diff := cmp.Diff(w, r.steps); diff != "" {
@@ -117,7 +126,7 @@ func TestWithoutCgroupsPerQOSTheRuntimeChoosesTheParent(t *testing.T) {
 		if got, err := m.Parent(testPod("u")); err != nil || got != want {
 			t.Errorf("parent under %q: %q, %v, want %q", root, got, err, want)
 		}
-		err := errors.Join(m.Start(), m.Create(testPod("u")), m.UpdateClasses(nil), m.Remove(t.Context(), "u"))
+		err := errors.Join(m.Start(), m.Create(testPod("u")), m.UpdateClasses(nil), m.MemorySuffices(testPod("u")), m.Remove(t.Context(), "u"))
 		if err != nil {
 			t.Error(err)
 		}

@@ -80,6 +80,7 @@ func fakeCgroup(path string) error {
 	}
 	for file, text := range map[string]string{
 		"cgroup.controllers": "cpuset cpu io memory hugetlb pids\n", "cgroup.subtree_control": "", "cgroup.procs": "", "cpuset.cpus.effective": "0-1\n",
+		"memory.stat": "inactive_file 0\n", "memory.current": "0\n", "memory.max": "max\n",
 	} {
 		if err := os.WriteFile(filepath.Join(path, file), []byte(text), 0o600); err != nil {
 			return err

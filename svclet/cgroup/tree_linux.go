@@ -209,16 +209,25 @@ func (h *host) absent(n name) bool {
 	return true
 }
 
-func (h *host) memory(n name) (int64, error) {
+func (h *host) memory(n name) (used, workingSet int64, err error) {
 	m, _, err := h.manager(n, Limits{})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	stats, err := m.GetStats()
+	stats, err := m.Stats(&cgroups.StatsOptions{Controllers: cgroups.Memory})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return int64(min(stats.MemoryStats.Usage.Usage, math.MaxInt64)), nil
+	memory := stats.MemoryStats
+	if len(memory.Stats) == 0 {
+		return 0, 0, fmt.Errorf("the cgroup %s has no statistics of memory", h.driver.path(n))
+	}
+	inactive := memory.Stats["total_inactive_file"]
+	if h.v2 {
+		inactive = memory.Stats["inactive_file"]
+	}
+	used = int64(min(memory.Usage.Usage, math.MaxInt64))
+	return used, max(used-int64(min(inactive, math.MaxInt64)), 0), nil
 }
 
 func (h *host) hugepageSizes() []int64 {

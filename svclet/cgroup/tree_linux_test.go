@@ -145,8 +145,8 @@ func (h *host) expectReservation(t *testing.T, m *Manager, pod *corev1.Pod) {
 		limit, free = filepath.Join("/sys/fs/cgroup/memory", burstable, "memory.limit_in_bytes"), strconv.FormatInt(math.MaxInt64&^int64(os.Getpagesize()-1), 10)
 	}
 	expect(t, limit, strconv.Itoa((1024-32)<<20))
-	if used, err := h.memory(m.class(corev1.PodQOSBurstable)); err != nil || used < 0 {
-		t.Errorf("it uses %d bytes, %v", used, err)
+	if used, workingSet, err := h.memory(m.class(corev1.PodQOSBurstable)); err != nil || workingSet < 0 || used < workingSet {
+		t.Errorf("it uses %d bytes, of which %d are in use, %v", used, workingSet, err)
 	}
 	if err := m.Enforce(func(_, _, message string) { t.Log(message) }); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +99,8 @@ func TestLimitsInV2(t *testing.T) {
 	if err := m.Enforce(func(_, _, message string) { t.Log(message) }); err != nil {
 		t.Fatal(err)
 	}
-	guaranteed, burstable := testPod("1-2", guaranteed("cpu", "500m", "memory", "64Mi")), testPod("3-4", burstable("cpu", "1", "memory", "32Mi"))
+	resized := func(memory string) corev1.ResourceRequirements { return guaranteed("cpu", "500m", "memory", memory) }
+	guaranteed, burstable := testPod("1-2", resized("64Mi")), testPod("3-4", burstable("cpu", "1", "memory", "32Mi"))
 	for _, pod := range []*corev1.Pod{guaranteed, burstable, testPod("5-6")} {
 		if err := m.Create(pod); err != nil {
 			t.Fatal(err)
@@ -119,8 +121,19 @@ func TestLimitsInV2(t *testing.T) {
 		expect(t, filepath.Join(unified, "kubepods", want.cgroup, want.file), want.text)
 	}
 	for _, none := range []string{"burstable/pod3-4/memory.max", "burstable/pod3-4/cpu.max", "besteffort/pod5-6/memory.max"} {
-		if text, err := os.ReadFile(filepath.Join(unified, "kubepods", none)); err == nil {
+		if text, err := os.ReadFile(filepath.Join(unified, "kubepods", none)); err == nil && string(text) != "max\n" {
 			t.Errorf("%s: %s, want no limit", none, text)
 		}
+	}
+	for file, text := range map[string]string{"memory.current": strconv.Itoa(50 << 20), "memory.stat": "file 2097152\ninactive_file 1048576\n"} {
+		if err := os.WriteFile(filepath.Join(unified, "kubepods/pod1-2", file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.MemorySuffices(testPod("1-2", resized("48Mi"))); err == nil || !strings.Contains(err.Error(), "(50331648) below current usage (51380224)") {
+		t.Errorf("a limit below what a pod uses: %v", err)
+	}
+	if err := m.MemorySuffices(testPod("1-2", resized("49Mi"))); err != nil {
+		t.Error(err)
 	}
 }

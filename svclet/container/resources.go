@@ -59,6 +59,12 @@ func linuxResources(o Options, request, limit, memory *resource.Quantity) *runti
 	return resources
 }
 
+// SandboxResources returns the pod's overhead, and the sum over its containers, to announce
+// a change of them to the runtime.
+func SandboxResources(o Options, pod *corev1.Pod) (overheads, sum *runtimeapi.LinuxContainerResources) {
+	return overhead(o, pod), sandboxResources(o, pod)
+}
+
 // sandboxResources returns the sum over the pod's containers, for runtimes that
 // size a virtual machine by it.
 func sandboxResources(o Options, pod *corev1.Pod) *runtimeapi.LinuxContainerResources {

@@ -35,6 +35,7 @@ type Runtime interface {
 	StopContainer(ctx context.Context, id string, grace time.Duration) error
 	RemoveContainer(ctx context.Context, id string) error
 	UpdateResources(ctx context.Context, id string, resources *runtimeapi.ContainerResources) error
+	UpdateSandboxResources(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) error
 	ContainerStats(ctx context.Context, id string) (*runtimeapi.ContainerStats, error)
 	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec) (*runtimeapi.Image, error)
 }
@@ -54,8 +55,11 @@ type Objects interface {
 // Cgroups are the cgroups of pods.
 type Cgroups interface {
 	// Create creates the cgroup of a pod, or updates the limits of an existing
-	// one.
+	// one, but not that of memory if the pod uses more.
 	Create(p *corev1.Pod) error
+	// MemorySuffices returns an error if a pod uses more memory than its spec allows, or if
+	// that is unknown.
+	MemorySuffices(p *corev1.Pod) error
 	// Resize sets the limits of the cgroup of a pod. before is the pod with the limits
 	// that it has: if it is not nil, limits are raised and not lowered.
 	Resize(p, before *corev1.Pod) error
@@ -166,7 +170,7 @@ func (e *Executor) Perform(ctx context.Context, p *corev1.Pod, observed pod.Obse
 	case pod.ResizeContainer:
 		return e.resizeContainer(ctx, p, op)
 	case pod.ResizePod:
-		return e.resizePod(p, op)
+		return e.resizePod(ctx, p, observed, op)
 	case pod.RemoveContainer:
 		return e.removeContainer(ctx, p, op)
 	case pod.StopSandbox:

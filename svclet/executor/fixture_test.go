@@ -39,10 +39,15 @@ type fakes struct {
 	hooks        []probe.HookKind
 	events       []pod.Event
 	started      []string // the reasons of starts of containers
+	rejected     []string // the reasons of rejections of pods
 	mounted      int      // the number of images that containers mount
 	// createCgroup and removeCgroup are errors. handlers are those of runtime classes.
 	createCgroup, removeCgroup error
 	handlers                   map[string]string
+	// memory is the error of limits of memory, resizeCgroup that of a resize. resizes are those of
+	// cgroups and the announcements of them, in order.
+	memory, resizeCgroup error
+	resizes              []string
 	// configMap is every ConfigMap; nil means that there is none.
 	configMap *corev1.ConfigMap
 	// hook replaces hooks that succeed at once.
@@ -82,7 +87,14 @@ func (f *fakes) Create(p *corev1.Pod) error {
 	return f.createCgroup
 }
 
-func (f *fakes) Resize(*corev1.Pod, *corev1.Pod) error { return nil }
+func (f *fakes) MemorySuffices(*corev1.Pod) error { return f.memory }
+
+func (f *fakes) Resize(_, before *corev1.Pod) error {
+	f.record(func() {
+		f.resizes = append(f.resizes, map[bool]string{true: "cgroup grows", false: "cgroup"}[before != nil])
+	})
+	return f.resizeCgroup
+}
 
 func (f *fakes) Parent(*corev1.Pod) (string, error) { return "/kubepods/p", nil }
 
@@ -101,6 +113,9 @@ func (f *fakes) Hook(ctx context.Context, kind probe.HookKind, _ *corev1.Pod, _ 
 
 func (f *fakes) Event(_ *corev1.Pod, e pod.Event) {
 	f.record(func() { f.events = append(f.events, e) })
+}
+func (f *fakes) PodRejected(reason string) {
+	f.record(func() { f.rejected = append(f.rejected, reason) })
 }
 func (f *fakes) SandboxRun(string, time.Duration, error) {}
 func (f *fakes) ImagesMounted(images int, _ error)       { f.record(func() { f.mounted += images }) }

@@ -3,9 +3,11 @@ package executor
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/container"
@@ -27,8 +29,8 @@ func (e *Executor) resizeContainer(ctx context.Context, p *corev1.Pod, op pod.Op
 	return asResult(reasonResize, e.o.Runtime.UpdateResources(ctx, op.ID, &runtimeapi.ContainerResources{Linux: wanted}))
 }
 
-// memorySuffices refuses a limit below what the container uses and cannot give back:
-// the kernel would kill its processes (cgroup v2) or refuse the limit (v1).
+// memorySuffices refuses a limit below what the container uses and cannot give back, or if that
+// is unknown: the kernel would kill its processes (cgroup v2) or refuse the limit (v1).
 func (e *Executor) memorySuffices(ctx context.Context, op pod.Operation, limit int64) error {
 	if limit <= 0 {
 		return nil
@@ -37,26 +39,69 @@ func (e *Executor) memorySuffices(ctx context.Context, op pod.Operation, limit i
 	if err != nil {
 		return err
 	}
-	if used := stats.GetMemory().GetWorkingSetBytes().GetValue(); used > uint64(limit) {
-		return fmt.Errorf("attempting to set the memory limit of container %s (%d) below current usage (%d)", op.Name, limit, used)
+	used := stats.GetMemory().GetWorkingSetBytes()
+	switch {
+	case used == nil:
+		return fmt.Errorf("the runtime has no memory usage of container %s", op.Name)
+	case used.GetValue() > uint64(limit):
+		return fmt.Errorf("attempting to set the memory limit of container %s (%d) below current usage (%d)", op.Name, limit, used.GetValue())
 	}
 	return nil
 }
 
-// resizePod gives a pod's cgroup the limits of its spec.
-func (e *Executor) resizePod(p *corev1.Pod, op pod.Operation) pod.Result {
+// resizePod gives a pod's cgroup the limits of its spec, which it announces to the runtime
+// first: one that sizes a virtual machine by them may reject them.
+func (e *Executor) resizePod(ctx context.Context, p *corev1.Pod, observed pod.Observed, op pod.Operation) pod.Result {
 	r, err := e.resourcesOf(p.UID)
 	if err != nil {
 		return failed(reasonResize, err)
 	}
-	if op.Grow {
-		return asResult(reasonResize, e.o.Cgroups.Resize(p, r.sized))
+	overhead, has := container.SandboxResources(e.containerOptions(), r.sized)
+	_, wanted := container.SandboxResources(e.containerOptions(), p)
+	raised := larger(wanted, has)
+	before, next, previous := r.sized, raised, has
+	if !op.Grow {
+		if err := e.o.Cgroups.MemorySuffices(p); err != nil {
+			return failed(reasonResize, err)
+		}
+		before, next, previous = nil, wanted, raised
 	}
-	if err := e.o.Cgroups.Resize(p, nil); err != nil {
+	announce := func(sum *runtimeapi.LinuxContainerResources) error {
+		if i := slices.IndexFunc(observed.Sandboxes, func(s pod.Sandbox) bool { return s.Ready }); i >= 0 {
+			return e.o.Runtime.UpdateSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
+				PodSandboxId: observed.Sandboxes[i].ID, Overhead: overhead, Resources: sum,
+			})
+		}
+		return nil
+	}
+	if err := announce(next); err != nil {
 		return failed(reasonResize, err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r.sized = p
+	if err := e.o.Cgroups.Resize(p, before); err != nil {
+		if err := announce(previous); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to take back the resources of a pod that were announced to the runtime", "pod", klog.KObj(p))
+		}
+		return failed(reasonResize, err)
+	}
+	if !op.Grow {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		r.sized = p
+	}
 	return pod.Result{}
+}
+
+// larger returns the larger CPU and memory of a and b. Without a limit in one of them there is
+// none.
+func larger(a, b *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
+	limit := func(a, b int64) int64 {
+		if a <= 0 || b <= 0 {
+			return min(a, b)
+		}
+		return max(a, b)
+	}
+	return &runtimeapi.LinuxContainerResources{
+		CpuPeriod: a.CpuPeriod, CpuQuota: limit(a.CpuQuota, b.CpuQuota), CpuShares: max(a.CpuShares, b.CpuShares),
+		MemoryLimitInBytes: limit(a.MemoryLimitInBytes, b.MemoryLimitInBytes), Unified: a.Unified,
+	}
 }

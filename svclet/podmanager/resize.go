@@ -37,23 +37,25 @@ type resizes struct {
 	turn    int
 }
 
-// allocated returns a pod that is new to the agent with what has been allocated to
-// it. A pod that has been admitted now gets what it asks for.
-func (m *Manager) allocated(ctx context.Context, p *corev1.Pod, s *podworker.Start) {
+// useAllocation lets a pod that is new to the agent start with what an earlier agent has
+// allocated to it.
+func (m *Manager) useAllocation(s *podworker.Start) {
 	if m.o.Resizes.Allocations == nil {
 		return
 	}
-	if s.Adopted {
-		s.Pod, s.Machine.Resized = m.o.Resizes.Allocations.Of(p)
-		if s.Pod != p {
-			return
-		}
+	var resized bool
+	s.Pod, resized = m.o.Resizes.Allocations.Of(s.Pod)
+	s.Machine.Resized = resized && s.Adopted
+}
+
+// saveAllocation allocates what a pod asks for that has been admitted.
+func (m *Manager) saveAllocation(ctx context.Context, p *corev1.Pod) {
+	if m.o.Resizes.Allocations == nil || podspec.IsTerminal(p.Status.Phase) {
+		return
 	}
-	if s.Rejection == nil && !podspec.IsTerminal(p.Status.Phase) {
-		if err := m.o.Resizes.Allocations.Set(p); err != nil {
-			// The next change of a pod writes it again.
-			klog.FromContext(ctx).Error(err, "Failed to save the allocation of pod", "pod", klog.KObj(p))
-		}
+	if err := m.o.Resizes.Allocations.Set(p); err != nil {
+		// The next change of a pod writes it again.
+		klog.FromContext(ctx).Error(err, "Failed to save the allocation of pod", "pod", klog.KObj(p))
 	}
 }
 
@@ -74,7 +76,7 @@ func (m *Manager) update(ctx context.Context, w *podworker.Worker, p *corev1.Pod
 		w.Update(has)
 		return
 	}
-	refusal := m.allocateResize(ctx, p)
+	refusal := m.allocateResize(ctx, p, has)
 	if refusal == nil {
 		delete(m.resizes.pending, p.UID)
 		w.Pend(nil)
@@ -96,9 +98,10 @@ func (m *Manager) update(ctx context.Context, w *podworker.Worker, p *corev1.Pod
 	w.Update(has)
 }
 
-// allocateResize allocates what a pod asks for, or returns why the node does not.
-func (m *Manager) allocateResize(ctx context.Context, p *corev1.Pod) *admit.Refusal {
-	if refusal := admit.Resize(p, m.present(), m.o.Node.Object(), m.o.Resizes.Options); refusal != nil {
+// allocateResize allocates what a pod asks for in place of what it has, or returns why the node
+// does not.
+func (m *Manager) allocateResize(ctx context.Context, p, has *corev1.Pod) *admit.Refusal {
+	if refusal := admit.Resize(p, has, m.present(), m.o.Node.Object(), m.o.Resizes.Options); refusal != nil {
 		return refusal
 	}
 	if err := m.o.Resizes.Allocations.Set(p); err != nil {

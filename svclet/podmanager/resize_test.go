@@ -31,24 +31,50 @@ func asking(name, cpu string, priority int32) *corev1.Pod {
 	return p
 }
 
-func TestResizesWaitForWhatIsFreeByPriority(t *testing.T) {
+// newSmallFixture is a fixture of a small node, on which the pods have been allocated what they
+// ask for.
+func newSmallFixture(t *testing.T, pods ...*corev1.Pod) *fixture {
 	r := newFixture(t)
 	allocated, err := resize.Load(t.TempDir())
 	r.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, p := range pods {
+		r.Expect(allocated.Set(p)).To(gomega.Succeed())
+	}
 	r.o.Node, r.o.Resizes.Allocations = small{r.fakes}, allocated
+	return r
+}
+
+// cpu returns what a pod has been allocated; empty if it is not known.
+func (r *fixture) cpu(name string) func() string {
+	return func() string {
+		p := r.Find(types.UID(name))
+		if p == nil {
+			return ""
+		}
+		return p.Spec.Containers[0].Resources.Requests.Cpu().String()
+	}
+}
+
+// TestAPodWithAPendingResizeIsAdmittedWithWhatItHas: the runtime holds nothing of it any more
+// when the agent starts, as after a reboot.
+func TestAPodWithAPendingResizeIsAdmittedWithWhatItHas(t *testing.T) {
+	r := newSmallFixture(t, asking("p", "1", 0))
+	r.run(t)
+	r.updates <- source.Update{Source: source.API, Set: []*corev1.Pod{asking("p", "3", 0)}, Ready: true}
+	r.Eventually(func() bool { return r.IsKnown("p") }).Should(gomega.BeTrue())
+	r.Expect(r.cpu("p")()).To(gomega.Equal("1"))
+	r.Expect(r.get("p").IsActive()).To(gomega.BeTrue())
+	r.updates <- source.Update{Source: source.API, Set: []*corev1.Pod{asking("p", "2", 0)}}
+	r.Eventually(r.cpu("p")).Should(gomega.Equal("2"))
+}
+
+func TestResizesWaitForWhatIsFreeByPriority(t *testing.T) {
+	r := newSmallFixture(t)
 	r.run(t)
 	set := func(pods ...*corev1.Pod) {
 		r.updates <- source.Update{Source: source.API, Set: pods, Ready: true}
 	}
-	cpu := func(name string) func() string {
-		return func() string {
-			p := r.Find(types.UID(name))
-			if p == nil {
-				return ""
-			}
-			return p.Spec.Containers[0].Resources.Requests.Cpu().String()
-		}
-	}
+	cpu := r.cpu
 	set(asking("low", "500m", 1), asking("high", "500m", 2), asking("other", "1", 0))
 	r.Eventually(cpu("other")).Should(gomega.Equal("1"))
 	set(asking("low", "1", 1))

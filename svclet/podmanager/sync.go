@@ -59,10 +59,13 @@ func (m *Manager) add(ctx context.Context, p *corev1.Pod) {
 		Pod: p, Machine: m.o.Machine, Known: m.o.Clock.Now(),
 		Observed: held.Observed, Unobserved: held.Err != nil, Adopted: adopted,
 	}
+	m.useAllocation(&s)
 	if !adopted {
-		s.Rejection, s.Wait = m.admit(p)
+		s.Rejection, s.Wait = m.admit(s.Pod)
 	}
-	m.allocated(ctx, p, &s)
+	if s.Pod == p && s.Rejection == nil {
+		m.saveAllocation(ctx, p)
+	}
 	m.startWorker(ctx, s)
 	if s.Pod != p {
 		m.update(ctx, m.get(p.UID), p)

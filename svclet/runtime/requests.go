@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/exec"
 
@@ -116,12 +119,17 @@ func (c *Client) UpdateResources(ctx context.Context, id string, resources *runt
 	})
 }
 
-// UpdateSandboxResources notifies the runtime of a pod's new resources, which the
-// agent has already applied to the pod's cgroup.
+// UpdateSandboxResources notifies the runtime of a pod's new resources, before the agent applies
+// them to the pod's cgroup. An error means that the runtime rejects them. It is not an error if
+// the runtime does not implement the request.
 func (c *Client) UpdateSandboxResources(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) error {
 	what := "update the resources of sandbox " + request.PodSandboxId
 	return c.do(ctx, "update_podsandbox_resources", what, func(ctx context.Context) error {
 		_, err := c.runtime.UpdatePodSandboxResources(ctx, request)
+		// containerd 2.2 has another code.
+		if IsUnimplemented(err) || status.Code(err) == codes.Unknown && strings.Contains(err.Error(), "not implemented") {
+			return nil
+		}
 		return err
 	})
 }

@@ -116,6 +116,18 @@ func (r *Runtime) RemovePodSandbox(_ context.Context, request *runtimeapi.Remove
 	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }
 
+// UpdatePodSandboxResources is told the new resources of a pod, which it does not show.
+func (r *Runtime) UpdatePodSandboxResources(
+	_ context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest,
+) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sandboxes[request.GetPodSandboxId()] == nil {
+		return nil, notFound("sandbox", request.GetPodSandboxId())
+	}
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+}
+
 // PodSandboxStatus returns the status of a sandbox.
 func (r *Runtime) PodSandboxStatus(_ context.Context, request *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	r.mu.Lock()
