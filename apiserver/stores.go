@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,9 +71,7 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 		return nil, err
 	}
 	for _, kind := range s.kinds {
-		// The generations of a kind are counted since its status tells which of them has
-		// been observed: those of pods since 1.33 (KEP-5067).
-		kind.Generation = kind.Generation && !s.served.Fields().Lacks(kind.Hub, "status", "observedGeneration")
+		kind.Generation = kind.Generation && s.countsGenerations(kind)
 		kind.Versions = slices.Clone(kind.Versions) // those of the declaration
 		for i, v := range kind.Versions {
 			kind.Versions[i] = v.At(s.served.Fields().Lacks)
@@ -108,6 +107,16 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// countsGenerations reports whether the release counts the generations of a kind: since its
+// status tells which of them has been observed, those of pods since 1.33 (KEP-5067), and those
+// of autoscalers with their gate.
+func (s *stores) countsGenerations(kind *resource.Kind) bool {
+	if kind.Hub.Kind == "HorizontalPodAutoscaler" {
+		return s.gate(string(gates.HPAGeneration))
+	}
+	return !s.served.Fields().Lacks(kind.Hub, "status", "observedGeneration")
 }
 
 // setGates lets the feature gates of a release decide what is served, which fields are
@@ -219,13 +228,19 @@ func (s *stores) newEnv(o *options.Options, id *identity, clock clock.Clock) (*r
 		NodeTokens:      s.gate(string(gates.ServiceAccountTokenNodeBinding)),
 		AllowPrivileged: o.AllowPrivileged,
 		BindingLabels:   s.gate(string(gates.PodTopologyLabelsAdmission)),
-		EventTTL:        o.EventTTL,
-		Authorizer:      id.authorizers,
-		Rules:           id.authorizers,
-		Authenticator:   id.Identified,
-		Audiences:       id.authentication.Audiences,
-		Etcd:            s.backend.Check,
-		Agents:          nodes,
+		AppArmorFields: !s.served.Fields().Lacks(corev1.SchemeGroupVersion.WithKind("Pod"),
+			"spec", "containers", "securityContext", "appArmorProfile"),
+		SpreadSelectors:    s.gate(string(gates.MatchLabelKeysInPodTopologySpreadSelectorMerge)),
+		PodResources:       s.gate(string(gates.PodLevelResourcesFixDefaulting)),
+		ResizePodResources: s.gate(string(gates.InPlacePodLevelResourcesVerticalScaling)),
+		ProxyBySlices:      !o.Release.Before(release.Release{Major: 1, Minor: 37}),
+		EventTTL:           o.EventTTL,
+		Authorizer:         id.authorizers,
+		Rules:              id.authorizers,
+		Authenticator:      id.Identified,
+		Audiences:          id.authentication.Audiences,
+		Etcd:               s.backend.Check,
+		Agents:             nodes,
 	}, nil
 }
 

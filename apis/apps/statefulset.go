@@ -105,16 +105,21 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 	return slices.Concat(errs,
 		workload.ValidateSelector(spec.Selector, "statefulset", path.Child("selector")),
 		workload.ValidateSelected(&spec.Template, spec.Selector, path.Child("template")),
-		podspec.ValidateTemplate(podTemplateOf(spec), path.Child("template")),
 		workload.ValidateEndless(&spec.Template, "StatefulSet", path.Child("template")))
 }
 
-// validateNewStatefulSet validates what cannot change later.
+// validateTemplateOfSet validates the template of a set that is new or has been valid before:
+// Kubernetes 1.28 stores any template.
+func validateTemplateOfSet(s *appsv1.StatefulSet) field.ErrorList {
+	return podspec.ValidateTemplate(podTemplateOf(&s.Spec), field.NewPath("spec", "template"))
+}
+
+// validateNewStatefulSet validates the template, and what cannot change later.
 func validateNewStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 	path := field.NewPath("spec")
-	var errs field.ErrorList
+	errs := validateTemplateOfSet(s)
 	if name := s.Spec.ServiceName; name != "" {
-		errs = resource.Invalid(path.Child("serviceName"), name, validation.IsDNS1123Label(name))
+		errs = slices.Concat(errs, resource.Invalid(path.Child("serviceName"), name, validation.IsDNS1123Label(name)))
 	}
 	for i := range s.Spec.VolumeClaimTemplates {
 		errs = slices.Concat(errs, podspec.ValidateClaimSpec(&s.Spec.VolumeClaimTemplates[i].Spec, path.Child("volumeClaimTemplates").Index(i).Child("spec")))
@@ -181,6 +186,10 @@ func validateRetention(p *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy
 }
 
 func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
+	var errs field.ErrorList
+	if len(validateStatefulSet(old))+len(validateTemplateOfSet(old)) == 0 {
+		errs = validateTemplateOfSet(s)
+	}
 	// The fields that may change are copied from the old spec; the others must be
 	// equal.
 	spec, was := s.Spec, &old.Spec
@@ -188,9 +197,9 @@ func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
 	spec.UpdateStrategy, spec.RevisionHistoryLimit = was.UpdateStrategy, was.RevisionHistoryLimit
 	spec.PersistentVolumeClaimRetentionPolicy, spec.MinReadySeconds = was.PersistentVolumeClaimRetentionPolicy, was.MinReadySeconds
 	if apiequality.Semantic.DeepEqual(&spec, was) {
-		return nil
+		return errs
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
+	return append(errs, field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))
 }
 
 func validateStatefulSetStatus(set, old *appsv1.StatefulSet) field.ErrorList {

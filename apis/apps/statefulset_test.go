@@ -72,7 +72,7 @@ func TestValidateStatefulSet(t *testing.T) {
 		t.Run(test.rule, func(t *testing.T) {
 			s := validStatefulSet(t)
 			test.change(s)
-			resourcetest.Errors(t, validateStatefulSet(s), test.want...)
+			resourcetest.Errors(t, append(validateStatefulSet(s), validateTemplateOfSet(s)...), test.want...)
 		})
 	}
 }
@@ -91,7 +91,9 @@ func TestStatefulSetSpecIsImmutableButForSomeFields(t *testing.T) {
 		}, nil},
 		{"the selector", func(s *appsv1.StatefulSetSpec) { s.Selector.MatchLabels["app"] = "web" }, []string{forbidden}},
 		{"the service", func(s *appsv1.StatefulSetSpec) { s.ServiceName = "other" }, []string{forbidden}},
-		{"the claims", func(s *appsv1.StatefulSetSpec) { s.VolumeClaimTemplates = nil }, []string{forbidden}},
+		{"the claims", func(s *appsv1.StatefulSetSpec) { s.VolumeClaimTemplates = nil }, []string{
+			forbidden, `spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"`,
+		}},
 		{"the order of pods", func(s *appsv1.StatefulSetSpec) { s.PodManagementPolicy = appsv1.ParallelPodManagement }, []string{forbidden}},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
@@ -157,4 +159,34 @@ func TestValidateStatefulSetStatus(t *testing.T) {
 		"status.currentReplicas: Invalid value: 2: cannot be greater than status.replicas",
 		"status.updatedReplicas: Invalid value: 2: cannot be greater than status.replicas",
 		"status.collisionCount: Invalid value: 1: cannot be decremented")
+}
+
+// Kubernetes 1.28 does not validate the template.
+func TestAStatefulSetThatIsStoredWithAnInvalidTemplateCanBeUpdated(t *testing.T) {
+	const missing = `spec.template.spec.containers[0].image: Required value`
+	noImage := func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = "" }
+	k := statefulSets.Kind()
+	for _, test := range []struct {
+		rule        string
+		was, change func(s *appsv1.StatefulSet)
+		want        []string
+	}{
+		{"a valid template stays valid", func(*appsv1.StatefulSet) {}, noImage, []string{missing}},
+		{"an invalid one may stay", noImage, func(s *appsv1.StatefulSet) { s.Spec.Replicas = ptr.To[int32](0) }, nil},
+		{"beside other invalid fields, too", func(s *appsv1.StatefulSet) { s.Spec.Replicas = ptr.To[int32](-1) }, noImage, nil},
+		{"other fields are validated", noImage, func(s *appsv1.StatefulSet) { s.Spec.Replicas = ptr.To[int32](-1) },
+			[]string{"spec.replicas: Invalid value: -1: must be greater than or equal to 0"}},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			old := validStatefulSet(t)
+			test.was(old)
+			s := old.DeepCopy()
+			s.Spec.Replicas = ptr.To[int32](1)
+			test.change(s)
+			resourcetest.Errors(t, append(k.Validate(s), k.ValidateUpdate(s, old)...), test.want...)
+		})
+	}
+	s := validStatefulSet(t)
+	noImage(s)
+	resourcetest.Errors(t, append(k.Validate(s), k.ValidateCreate(s)...), missing)
 }

@@ -27,6 +27,7 @@ var horizontalPodAutoscalers = resource.Type[*autoscalingv2.HorizontalPodAutosca
 		return validateTargetVersion(&h.Spec.ScaleTargetRef)
 	},
 	ValidateUpdate: validateHorizontalPodAutoscalerUpdate,
+	Generation:     true,
 	Status:         true,
 	ValidateStatus: validateHorizontalPodAutoscalerStatus,
 	Columns: []resource.Column[*autoscalingv2.HorizontalPodAutoscaler]{

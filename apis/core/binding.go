@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"svc.dev/svc/apis/podspec"
@@ -61,7 +62,14 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	if b.Target.Kind != "" && b.Target.Kind != "Node" {
 		errs = append(errs, field.NotSupported(field.NewPath("target", "kind"), b.Target.Kind, []string{"Node", "<empty>"}))
 	}
-	return append(errs, resource.Required(field.NewPath("target", "name"), b.Target.Name)...)
+	name := field.NewPath("target", "name")
+	if b.Target.Name == "" {
+		return append(errs, field.Required(name, ""))
+	}
+	if len(errs) == 0 {
+		errs = resource.Invalid(name, b.Target.Name, validation.IsDNS1123Subdomain(b.Target.Name))
+	}
+	return errs
 }
 
 // assign sets the pod's node and adds the binding's annotations. It

@@ -21,6 +21,8 @@ func TestBind(t *testing.T) {
 		{rule: "an unassigned pod gets the node", binding: corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}},
 		{rule: "the target is a node", binding: corev1.Binding{Target: corev1.ObjectReference{Kind: "Pod", Name: "n"}}, reason: metav1.StatusReasonInvalid, message: "target.kind"},
 		{rule: "the target has a name", reason: metav1.StatusReasonInvalid, message: "target.name: Required value"},
+		{rule: "the target's name is one of nodes", binding: corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "Bad_Name"}}, reason: metav1.StatusReasonInvalid, message: `target.name: Invalid value: "Bad_Name"`},
+		{rule: "the same without a kind", binding: corev1.Binding{Target: corev1.ObjectReference{Name: "Bad_Name"}}, reason: metav1.StatusReasonInvalid, message: `target.name: Invalid value: "Bad_Name"`},
 		{rule: "an assigned pod stays", pod: `spec: {nodeName: m}`, binding: corev1.Binding{Target: corev1.ObjectReference{Name: "n"}}, reason: metav1.StatusReasonConflict, message: `pod web is already assigned to node "m"`},
 		{rule: "a gated pod gets no node", pod: `spec: {schedulingGates: [{name: a}]}`, binding: corev1.Binding{Target: corev1.ObjectReference{Name: "n"}}, reason: metav1.StatusReasonConflict, message: "pod web has non-empty .spec.schedulingGates"},
 		{rule: "a deleted pod gets no node", pod: `metadata: {deletionTimestamp: "2024-01-01T00:00:00Z"}`, binding: corev1.Binding{Target: corev1.ObjectReference{Name: "n"}}, reason: metav1.StatusReasonConflict, message: "is being deleted"},

@@ -18,6 +18,7 @@ var pods = resource.Type[*corev1.Pod]{
 	Name: "pods", ShortNames: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
 	Default:        defaultPod,
 	PrepareCreate:  preparePod,
+	PrepareUpdate:  preparePodUpdate,
 	Validate:       validatePod,
 	ValidateCreate: validateNewPod,
 	ValidateUpdate: validatePodUpdate,
@@ -62,6 +63,9 @@ func podIPs(p *corev1.Pod) string {
 func preparePod(_ context.Context, env *resource.Env, p *corev1.Pod) {
 	// Admission may have set the service account after defaulting.
 	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
+	if env.PodResources {
+		completePodResources(p)
+	}
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podspec.QOSClass(&p.Spec)}
 	if len(p.Spec.SchedulingGates) > 0 {
 		p.Status.Conditions = []corev1.PodCondition{{
@@ -70,14 +74,26 @@ func preparePod(_ context.Context, env *resource.Env, p *corev1.Pod) {
 			LastTransitionTime: metav1.NewTime(env.Clock.Now()),
 		}}
 	}
-	selectByOwnLabels(p)
-	podspec.FillAppArmorFields(p)
+	selectByOwnLabels(p, env.SpreadSelectors)
+	if env.AppArmorFields {
+		podspec.FillAppArmorFields(p)
+	}
 }
 
-// selectByOwnLabels adds to the selectors of affinity terms and topology spread
-// constraints the requirements for matchLabelKeys and mismatchLabelKeys, with the
+// preparePodUpdate keeps what a client that does not know newer fields leaves out.
+func preparePodUpdate(_ context.Context, env *resource.Env, p, old *corev1.Pod) {
+	if env.PodResources {
+		keepPodResources(p, old)
+	}
+	if !env.AppArmorFields {
+		podspec.KeepAppArmorFields(&p.Spec, &old.Spec)
+	}
+}
+
+// selectByOwnLabels adds to the selectors of affinity terms and, with spread, topology
+// spread constraints the requirements for matchLabelKeys and mismatchLabelKeys, with the
 // values of the pod's labels (KEP-3243, KEP-3633).
-func selectByOwnLabels(p *corev1.Pod) {
+func selectByOwnLabels(p *corev1.Pod, spread bool) {
 	extend := func(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator) {
 		for _, key := range keys {
 			if value, ok := p.Labels[key]; ok && selector != nil {
@@ -89,6 +105,9 @@ func selectByOwnLabels(p *corev1.Pod) {
 	for _, term := range podAffinityTerms(p.Spec.Affinity) {
 		extend(term.LabelSelector, term.MatchLabelKeys, metav1.LabelSelectorOpIn)
 		extend(term.LabelSelector, term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)
+	}
+	if !spread {
+		return
 	}
 	for i := range p.Spec.TopologySpreadConstraints {
 		c := &p.Spec.TopologySpreadConstraints[i]

@@ -3,7 +3,6 @@ package core
 import (
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/podspec"
@@ -28,10 +27,6 @@ func defaultPod(p *corev1.Pod) {
 				resource.FillEmpty(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
 			}
 		}
-	}
-	if spec.Resources != nil {
-		limitHugePages(p)
-		requestForContainers(p)
 	}
 	resource.Fill(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	alignPodIPs(&p.Status)
@@ -76,37 +71,4 @@ func addResource(list *corev1.ResourceList, name corev1.ResourceName, amount qua
 		*list = corev1.ResourceList{}
 	}
 	(*list)[name] = amount
-}
-
-// limitHugePages sets pod-level limits, which for huge pages are requests, too, to
-// the huge pages of the containers, if the pod has pod-level resources.
-func limitHugePages(p *corev1.Pod) {
-	r := p.Spec.Resources
-	if len(r.Limits) == 0 && len(r.Requests) == 0 {
-		return
-	}
-	for name, sum := range resourcehelper.AggregateContainerLimits(p, resourcehelper.PodResourcesOptions{}) {
-		if _, requested := r.Requests[name]; podspec.IsHugePages(name) && !requested {
-			addResource(&r.Limits, name, sum.DeepCopy())
-		}
-	}
-}
-
-// requestForContainers sets missing pod-level requests of a pod with pod-level
-// limits: to the sum of its containers' requests, or else to the limit.
-func requestForContainers(p *corev1.Pod) {
-	r := p.Spec.Resources
-	if len(r.Limits) == 0 {
-		return
-	}
-	for name, sum := range resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{}) {
-		if resourcehelper.IsSupportedPodLevelResource(name) && podspec.MayOvercommit(name) {
-			addResource(&r.Requests, name, sum.DeepCopy())
-		}
-	}
-	for name, limit := range r.Limits {
-		if resourcehelper.IsSupportedPodLevelResource(name) {
-			addResource(&r.Requests, name, limit.DeepCopy())
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,13 +27,35 @@ func preparePodStatus(_ *resource.Env, p, old *corev1.Pod) {
 	if p.Status.ObservedGeneration == 0 {
 		p.Status.ObservedGeneration = old.Status.ObservedGeneration
 	}
-	generations := map[corev1.PodConditionType]int64{}
-	for _, c := range old.Status.Conditions {
-		generations[c.Type] = c.ObservedGeneration
+	keepConditionGenerations(p.Status.Conditions, old.Status.Conditions)
+	// An empty list clears these.
+	if p.Status.ResourceClaimStatuses == nil {
+		p.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses
 	}
-	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.ObservedGeneration == 0 {
-			c.ObservedGeneration = generations[c.Type]
+	if p.Status.ExtendedResourceClaimStatus == nil {
+		p.Status.ExtendedResourceClaimStatus = old.Status.ExtendedResourceClaimStatus
+	}
+	if p.Status.NodeAllocatableResourceClaimStatuses == nil {
+		p.Status.NodeAllocatableResourceClaimStatuses = old.Status.NodeAllocatableResourceClaimStatuses
+	}
+}
+
+// keepConditionGenerations sets the generations that are missing to those before. A type may
+// occur several times: the first occurrence has been the first before.
+func keepConditionGenerations(now, before []corev1.PodCondition) {
+	generations := map[corev1.PodConditionType][]int64{}
+	for _, c := range before {
+		generations[c.Type] = append(generations[c.Type], c.ObservedGeneration)
+	}
+	for i := range now {
+		c := &now[i]
+		known := generations[c.Type]
+		if len(known) == 0 {
+			continue
+		}
+		generations[c.Type] = known[1:]
+		if c.ObservedGeneration == 0 {
+			c.ObservedGeneration = known[0]
 		}
 	}
 }
@@ -56,7 +79,7 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 		path := path.Child(statusFields[kind])
 		errs = append(errs, endedContainersStayEnded(statusesOf(p, kind), statusesOf(old, kind), &old.Spec, kind, path)...)
 		errs = append(errs, validateContainerUsers(statusesOf(p, kind), p.Spec.OS, path)...)
-		errs = append(errs, validateAllocated(statusesOf(p, kind), &p.Spec, kind, path)...)
+		errs = append(errs, validateAllocated(p, kind, path)...)
 		errs = append(errs, validateImageVolumes(statusesOf(p, kind), path)...)
 	}
 	errs = append(errs, validateClaimStatuses(p, path.Child("resourceClaimStatuses"))...)
@@ -157,7 +180,10 @@ func validateContainerUsers(statuses []corev1.ContainerStatus, os *corev1.PodOS,
 			errs = append(errs, field.Forbidden(path, "cannot be set for a windows pod"))
 			continue
 		}
-		errs = append(errs, resource.Invalid(path.Child("uid"), user.UID, validation.IsValidUserID(user.UID))...)
+		// The image may name any user of Linux, the pod only those of runAsUser.
+		if user.UID < 0 || user.UID > math.MaxUint32 {
+			errs = append(errs, field.Invalid(path.Child("uid"), user.UID, validation.InclusiveRangeError(0, math.MaxUint32)))
+		}
 		errs = append(errs, resource.Invalid(path.Child("gid"), user.GID, validation.IsValidGroupID(user.GID))...)
 		for j, group := range user.SupplementalGroups {
 			errs = append(errs, resource.Invalid(path.Child("supplementalGroups").Index(j), group, validation.IsValidGroupID(group))...)
@@ -168,9 +194,9 @@ func validateContainerUsers(statuses []corev1.ContainerStatus, os *corev1.PodOS,
 
 // validateAllocated validates the health of a container's devices: each must
 // belong to a resource that the container requests or claims, and occur once.
-func validateAllocated(statuses []corev1.ContainerStatus, spec *corev1.PodSpec, kind podspec.List, path *field.Path) field.ErrorList {
+func validateAllocated(p *corev1.Pod, kind podspec.List, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, status := range statuses {
+	for i, status := range statusesOf(p, kind) {
 		path := path.Index(i).Child("allocatedResourcesStatus")
 		if kind == podspec.EphemeralContainers && len(status.AllocatedResourcesStatus) > 0 {
 			errs = append(errs, field.Forbidden(path, "must not be specified in container status"))
@@ -178,9 +204,9 @@ func validateAllocated(statuses []corev1.ContainerStatus, spec *corev1.PodSpec, 
 		}
 		for j, allocated := range status.AllocatedResourcesStatus {
 			path := path.Index(j)
-			for at, c := range podspec.All(spec) {
+			for at, c := range podspec.All(&p.Spec) {
 				if at.List == kind && c.Name == status.Name {
-					errs = append(errs, validateRequested(c, allocated.Name, path.Child("name"))...)
+					errs = append(errs, validateRequested(c, p.Status.ExtendedResourceClaimStatus, allocated.Name, path.Child("name"))...)
 				}
 			}
 			seen := sets.New[corev1.ResourceID]()
@@ -203,7 +229,9 @@ func validateAllocated(statuses []corev1.ContainerStatus, spec *corev1.PodSpec, 
 	return errs
 }
 
-func validateRequested(c *corev1.Container, name corev1.ResourceName, path *field.Path) field.ErrorList {
+// validateRequested requires that the container requests the resource, or claims it by a
+// claim of its pod or, with an extended resource, by the claim that was created for these.
+func validateRequested(c *corev1.Container, extended *corev1.PodExtendedResourceClaimStatus, name corev1.ResourceName, path *field.Path) field.ErrorList {
 	if !strings.HasPrefix(string(name), "claim:") {
 		if _, ok := c.Resources.Requests[name]; !ok {
 			return field.ErrorList{field.Invalid(path, name, "must match one of the container's resource requests")}
@@ -218,6 +246,9 @@ func validateRequested(c *corev1.Container, name corev1.ResourceName, path *fiel
 		if full == string(name) {
 			return nil
 		}
+	}
+	if extended != nil && requestsExtended(c, extended, string(name)) {
+		return nil
 	}
 	return field.ErrorList{field.Invalid(path, name, "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty")}
 }

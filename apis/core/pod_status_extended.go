@@ -52,3 +52,15 @@ func validateExtendedClaim(p *corev1.Pod, path *field.Path) field.ErrorList {
 	}
 	return append(errs, resource.Invalid(name, status.ResourceClaimName, apivalidation.NameIsDNSSubdomain(status.ResourceClaimName, false))...)
 }
+
+// requestsExtended reports whether the container requests an extended resource by the claim's
+// request that claim:CLAIM/REQUEST names.
+func requestsExtended(c *corev1.Container, status *corev1.PodExtendedResourceClaimStatus, name string) bool {
+	for _, m := range status.RequestMappings {
+		amount := c.Resources.Requests[corev1.ResourceName(m.ResourceName)]
+		if m.ContainerName == c.Name && !amount.IsZero() && name == "claim:"+status.ResourceClaimName+"/"+m.RequestName {
+			return true
+		}
+	}
+	return false
+}

@@ -147,8 +147,66 @@ func podOf(t *testing.T, change string) *corev1.Pod {
 func TestAStatusUpdateKeepsWhatAnOlderNodeLeavesOut(t *testing.T) {
 	old := podOf(t, `{metadata: {ownerReferences: [{apiVersion: v1, kind: X, name: x, uid: u}]}, status: {qosClass: Burstable, observedGeneration: 3, conditions: [{type: Ready, status: "False", observedGeneration: 2}]}}`)
 	p := podOf(t, `status: {phase: Running, conditions: [{type: Ready, status: "True"}]}`)
-	preparePodStatus(nil, p, old)
+	preparePodStatus(resourcetest.Env(), p, old)
 	if len(p.OwnerReferences) != 1 || p.Status.QOSClass != corev1.PodQOSBurstable || p.Status.ObservedGeneration != 3 || p.Status.Conditions[0].ObservedGeneration != 2 {
 		t.Errorf("lost: %+v %+v", p.OwnerReferences, p.Status)
+	}
+}
+
+func TestAStatusUpdateKeepsTheGenerationOfEachOccurrenceOfACondition(t *testing.T) {
+	old := podOf(t, `status: {conditions: [{type: A, status: "True", observedGeneration: 1}, {type: A, status: "False", observedGeneration: 2}]}`)
+	p := podOf(t, `status: {conditions: [{type: A, status: "True"}, {type: A, status: "False"}, {type: A, status: "False"}]}`)
+	preparePodStatus(resourcetest.Env(), p, old)
+	for i, want := range []int64{1, 2, 0} {
+		if got := p.Status.Conditions[i].ObservedGeneration; got != want {
+			t.Errorf("generation of condition %d: %d, want %d", i, got, want)
+		}
+	}
+}
+
+func TestAStatusUpdateKeepsTheStatusesOfClaimsThatAnOlderClientLeavesOut(t *testing.T) {
+	old := podOf(t, `status: {resourceClaimStatuses: [{name: a}], extendedResourceClaimStatus: {resourceClaimName: b}, nodeAllocatableResourceClaimStatuses: [{resourceClaimName: c}]}`)
+	p := podOf(t, `status: {phase: Running}`)
+	preparePodStatus(resourcetest.Env(), p, old)
+	if len(p.Status.ResourceClaimStatuses) != 1 || p.Status.ExtendedResourceClaimStatus == nil || len(p.Status.NodeAllocatableResourceClaimStatuses) != 1 {
+		t.Errorf("lost: %+v", p.Status)
+	}
+	p = podOf(t, `status: {resourceClaimStatuses: [], nodeAllocatableResourceClaimStatuses: []}`)
+	preparePodStatus(resourcetest.Env(), p, old)
+	if len(p.Status.ResourceClaimStatuses)+len(p.Status.NodeAllocatableResourceClaimStatuses) > 0 {
+		t.Errorf("an empty list does not clear: %+v", p.Status)
+	}
+}
+
+func TestReleasesWithoutAppArmorFieldsDoNotSetThem(t *testing.T) {
+	const annotated = `metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/web: runtime/default}}`
+	env := resourcetest.Env()
+	env.AppArmorFields = false
+	p := podOf(t, annotated)
+	if preparePod(t.Context(), env, p); p.Spec.Containers[0].SecurityContext != nil {
+		t.Errorf("security context %+v", p.Spec.Containers[0].SecurityContext)
+	}
+	// A client of such a release cannot send the field of a pod that has it.
+	stored := podOf(t, annotated)
+	preparePod(t.Context(), resourcetest.Env(), stored)
+	pods.Kind().PrepareUpdate(t.Context(), env, p, stored)
+	if errs := validatePodUpdate(p, stored); len(errs) > 0 {
+		t.Errorf("an update of a pod that is stored with the field: %v", errs)
+	}
+}
+
+func TestMatchLabelKeysOfSpreadConstraintsExtendTheSelectorOnlyWithTheGate(t *testing.T) {
+	for on, want := range map[bool]int{false: 0, true: 1} {
+		env := resourcetest.Env()
+		env.SpreadSelectors = on
+		p := podOf(t, `spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, labelSelector: {}, matchLabelKeys: [app]}],
+  affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a, labelSelector: {}, matchLabelKeys: [app]}]}}}`)
+		preparePod(t.Context(), env, p)
+		if got := len(p.Spec.TopologySpreadConstraints[0].LabelSelector.MatchExpressions); got != want {
+			t.Errorf("gate %t: %d expressions", on, got)
+		}
+		if got := len(p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector.MatchExpressions); got != 1 {
+			t.Errorf("gate %t: the affinity has %d expressions", on, got)
+		}
 	}
 }

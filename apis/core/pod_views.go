@@ -74,9 +74,9 @@ func validateEphemeralContainersUpdate(p, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// keepAllButResources copies from old all but the resources. A changed list of
-// containers stays, for validation to reject.
-func keepAllButResources(_ *resource.Env, p, old *corev1.Pod) {
+// keepAllButResources copies from old all but the resources, and completes those of the pod
+// level. A changed list of containers stays, for validation to reject.
+func keepAllButResources(env *resource.Env, p, old *corev1.Pod) {
 	spec := p.Spec
 	p.Status = old.Status
 	metav1.ResetObjectMetaForStatus(&p.ObjectMeta, &old.ObjectMeta)
@@ -84,9 +84,15 @@ func keepAllButResources(_ *resource.Env, p, old *corev1.Pod) {
 		return
 	}
 	p.Spec = *old.Spec.DeepCopy()
-	p.Spec.Resources = spec.Resources
 	takeResources(p.Spec.Containers, spec.Containers)
 	takeResources(p.Spec.InitContainers, spec.InitContainers)
+	if env.ResizePodResources {
+		p.Spec.Resources = spec.Resources
+	}
+	if env.PodResources {
+		keepPodResources(p, old)
+		completePodResources(p)
+	}
 }
 
 func takeResources(to, from []corev1.Container) {

@@ -16,9 +16,10 @@ import (
 var deviceTaintRules = resource.Type[*resourcev1.DeviceTaintRule]{
 	Name: "devicetaintrules",
 	Versions: []resource.Version{
-		resource.Alike[resourcev1.DeviceTaintRule, resourcev1beta2.DeviceTaintRule](),
-		resource.Alike[resourcev1.DeviceTaintRule, resourcev1alpha3.DeviceTaintRule](),
+		resource.Alike[resourcev1.DeviceTaintRule, resourcev1beta2.DeviceTaintRule]().UpdatedUnconditionally(),
+		resource.Alike[resourcev1.DeviceTaintRule, resourcev1alpha3.DeviceTaintRule]().UpdatedUnconditionally(),
 	},
+	RequireVersion: true,
 	PrepareCreate: func(_ context.Context, env *resource.Env, r *resourcev1.DeviceTaintRule) {
 		resource.Fill(&r.Spec.Taint.TimeAdded, metav1.NewTime(env.Clock.Now()).Rfc3339Copy())
 	},

@@ -30,6 +30,24 @@ func FillAppArmorFields(p *corev1.Pod) {
 	}
 }
 
+// KeepAppArmorFields copies the AppArmor profiles of containers from old where they are
+// missing. It is for releases without the field, whose clients cannot send it: an earlier
+// svc stored it at them, too.
+func KeepAppArmorFields(spec, old *corev1.PodSpec) {
+	for _, c := range All(spec) {
+		_, was := Find(old, c.Name)
+		if was == nil || was.SecurityContext == nil || was.SecurityContext.AppArmorProfile == nil {
+			continue
+		}
+		if c.SecurityContext == nil {
+			c.SecurityContext = &corev1.SecurityContext{}
+		}
+		if c.SecurityContext.AppArmorProfile == nil {
+			c.SecurityContext.AppArmorProfile = was.SecurityContext.AppArmorProfile.DeepCopy()
+		}
+	}
+}
+
 // podAppArmor returns the profile of containers that do not have their own.
 func podAppArmor(spec *corev1.PodSpec) *corev1.AppArmorProfile {
 	if spec.SecurityContext == nil {

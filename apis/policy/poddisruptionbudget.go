@@ -1,9 +1,11 @@
 package policy
 
 import (
+	"context"
 	"slices"
 
 	policyv1 "k8s.io/api/policy/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -14,8 +16,16 @@ import (
 
 var podDisruptionBudgets = resource.Type[*policyv1.PodDisruptionBudget]{
 	Name: "poddisruptionbudgets", ShortNames: []string{"pdb"}, Namespaced: true, AnyFinalizer: true,
-	Versions:       []resource.Version{resource.Convert(budgetFromV1beta1, budgetToV1beta1).ViewsValidatedBy(validateStatusV1beta1)},
-	NameRule:       resource.PathSegmentName,
+	Versions: []resource.Version{resource.Convert(budgetFromV1beta1, budgetToV1beta1).ViewsValidatedBy(validateStatusV1beta1)},
+	NameRule: resource.PathSegmentName,
+	PrepareCreate: func(_ context.Context, _ *resource.Env, b *policyv1.PodDisruptionBudget) {
+		removeEmptySelectorKey(b.Spec.Selector)
+	},
+	PrepareUpdate: func(_ context.Context, _ *resource.Env, b, old *policyv1.PodDisruptionBudget) {
+		if !apiequality.Semantic.DeepEqual(b.Spec.Selector, old.Spec.Selector) {
+			removeEmptySelectorKey(b.Spec.Selector)
+		}
+	},
 	Validate:       validatePodDisruptionBudget,
 	Generation:     true,
 	Status:         true,

@@ -48,6 +48,37 @@ func TestTheEmptySelectorMeansTheSameInBothVersions(t *testing.T) {
 	}
 }
 
+func TestTheLabelOfEmptySelectorsIsRemovedBesideOtherRequirements(t *testing.T) {
+	const none = `{matchExpressions: [{key: pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match, operator: Exists}]}`
+	const marked = `{matchLabels: {app: a}, matchExpressions: [{key: b, operator: Exists}, {key: pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match, operator: Exists}]}`
+	const unmarked = `{matchLabels: {app: a}, matchExpressions: [{key: b, operator: Exists}]}`
+	k := podDisruptionBudgets.Kind()
+	withSelector := func(selector string) *policyv1.PodDisruptionBudget {
+		return resourcetest.Object(t, k, "metadata: {name: a, namespace: default}", "spec: {selector: "+selector+"}").(*policyv1.PodDisruptionBudget)
+	}
+	for _, test := range []struct{ rule, was, selector, want string }{
+		{"on create", "", marked, unmarked},
+		{"on update", unmarked, marked, unmarked},
+		{"not if it is stored so", marked, marked, marked},
+		{"not if it means no pods", "", none, none},
+		{"all pods have no label", "", `{}`, `{}`},
+		{"a selector may be missing", "", `null`, `null`},
+		{"alone it may exclude nothing", "", `{matchExpressions: [{key: pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match, operator: DoesNotExist}]}`, `{}`},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			b := withSelector(test.selector)
+			if test.was == "" {
+				k.PrepareCreate(t.Context(), resourcetest.Env(), b)
+			} else {
+				k.PrepareUpdate(t.Context(), resourcetest.Env(), b, withSelector(test.was))
+			}
+			if diff := cmp.Diff(withSelector(test.want).Spec.Selector, b.Spec.Selector, cmp.Transformer("empty", nilIfEmpty)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func nilIfEmpty(requirements []metav1.LabelSelectorRequirement) []metav1.LabelSelectorRequirement {
 	if len(requirements) == 0 {
 		return nil

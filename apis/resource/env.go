@@ -48,6 +48,21 @@ type Env struct {
 	// BindingLabels gives pods the labels of their bindings (feature gate
 	// PodTopologyLabelsAdmission).
 	BindingLabels bool
+	// AppArmorFields sets the AppArmor profiles of new pods that have only the deprecated
+	// annotations. Releases before 1.30 do not have the field.
+	AppArmorFields bool
+	// SpreadSelectors adds the values of matchLabelKeys to the selectors of topology spread
+	// constraints of new pods (feature gate MatchLabelKeysInPodTopologySpreadSelectorMerge).
+	SpreadSelectors bool
+	// PodResources completes pod-level resources after admission, and keeps those that an
+	// update leaves out (feature gate PodLevelResourcesFixDefaulting).
+	PodResources bool
+	// ResizePodResources lets a resize change pod-level resources (feature gate
+	// InPlacePodLevelResourcesVerticalScaling).
+	ResizePodResources bool
+	// ProxyBySlices finds the pods behind a service that requests are proxied to by its
+	// EndpointSlices, as from release 1.37 on, and not by its Endpoints.
+	ProxyBySlices bool
 	// EventTTL is how long an event is kept after its last change (flag
 	// --event-ttl); zero means forever.
 	EventTTL time.Duration

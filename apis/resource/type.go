@@ -112,7 +112,8 @@ type Type[T Object] struct {
 
 	// CreateOnUpdate lets a PUT create an object that does not exist.
 	CreateOnUpdate bool
-	// RequireVersion refuses a PUT that names no resourceVersion.
+	// RequireVersion refuses a PUT that names no resourceVersion, unless the version that the
+	// client writes is Unconditional.
 	RequireVersion bool
 	// GracePeriod, if set, makes deletion graceful: it returns the grace period in
 	// seconds, given the one that the client requested, or nil. Zero deletes at

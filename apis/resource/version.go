@@ -34,6 +34,9 @@ type Version struct {
 	// do not have it, in an object of this version that a client sends, by the field's path
 	// ("spec.validationActions").
 	Without map[string]func(obj runtime.Object)
+	// Unconditional lets a PUT in this version name no resourceVersion, though the kind is
+	// RequireVersion.
+	Unconditional bool
 	// FieldLabels, if set, are the field selectors of this version beyond
 	// metadata.name and metadata.namespace, each with the hub's path for it
 	// ("regarding.name": "involvedObject.name").
@@ -161,6 +164,12 @@ func (v Version) At(lacks func(gvk schema.GroupVersionKind, path ...string) bool
 			fill(obj)
 		}
 	})
+}
+
+// UpdatedUnconditionally returns the version with Unconditional set.
+func (v Version) UpdatedUnconditionally() Version {
+	v.Unconditional = true
+	return v
 }
 
 // WithFieldLabels returns the version with FieldLabels set.

@@ -32,7 +32,7 @@ var ofChain = []featuregate.Feature{
 	ConstrainedImpersonation, ValidatingAdmissionPolicy, MutatingAdmissionPolicy, ExcludeAdmissionWebhookVirtualResources,
 	AllowInsecureSvcletCertificateSigningRequests, AuthorizeNodeWithSelectors, CSIVolumeHealth, ServiceAccountNodeAudienceRestriction,
 	ServiceAccountTokenNodeBinding, PodTopologyLabelsAdmission, APIServerTracing,
-	DRAResourceClaimGranularStatusAuthorization,
+	DRAResourceClaimGranularStatusAuthorization, HPAGeneration,
 }
 
 // ofLibraries are the gates on which the libraries act.

@@ -81,6 +81,15 @@ const (
 	ServiceAccountTokenNodeBinding featuregate.Feature = "ServiceAccountTokenNodeBinding"
 	// PodTopologyLabelsAdmission gives pods the zone and region of their node as labels.
 	PodTopologyLabelsAdmission featuregate.Feature = "PodTopologyLabelsAdmission"
+	// MatchLabelKeysInPodTopologySpreadSelectorMerge adds the values of matchLabelKeys to the
+	// selectors of topology spread constraints of pods.
+	MatchLabelKeysInPodTopologySpreadSelectorMerge featuregate.Feature = "MatchLabelKeysInPodTopologySpreadSelectorMerge"
+	// PodLevelResourcesFixDefaulting completes pod-level resources after admission.
+	PodLevelResourcesFixDefaulting featuregate.Feature = "PodLevelResourcesFixDefaulting"
+	// InPlacePodLevelResourcesVerticalScaling lets a resize change pod-level resources.
+	InPlacePodLevelResourcesVerticalScaling featuregate.Feature = "InPlacePodLevelResourcesVerticalScaling"
+	// HPAGeneration counts the generations of autoscalers.
+	HPAGeneration featuregate.Feature = "HPAGeneration"
 	// DRAExtendedResource lets device classes offer extended resources.
 	DRAExtendedResource featuregate.Feature = "DRAExtendedResource"
 	// DRAResourceClaimGranularStatusAuthorization requires permissions for what updates of the

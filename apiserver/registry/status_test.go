@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/devices"
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/registry/registrytest"
 )
@@ -283,6 +284,18 @@ func TestAPutOfAKindThatRequiresAVersionMustNameOne(t *testing.T) {
 	s.Do(http.MethodPut, aSet, current.Object).Want(http.StatusOK)
 	s.Patch("merge", aSet, `{spec: {replicas: 2}}`).Want(http.StatusOK)
 	s.Do(http.MethodPut, aSet, current.Object).Want(http.StatusConflict, "the object has been modified")
+}
+
+func TestAPutOfADeviceTaintRuleNamesAVersionInV1Only(t *testing.T) {
+	s := registrytest.Start(t, devices.Kinds()...)
+	const rule = `{metadata: {name: a}, spec: {taint: {key: example.com/a, effect: NoSchedule}}}`
+	at := func(version string) string { return "/apis/resource.k8s.io/" + version + "/devicetaintrules" }
+	s.Do(http.MethodPost, at("v1"), rule).Want(http.StatusCreated)
+	for _, path := range []string{"/a", "/a/status"} {
+		s.Do(http.MethodPut, at("v1")+path, rule).Want(http.StatusUnprocessableEntity, "metadata.resourceVersion")
+		s.Do(http.MethodPut, at("v1beta2")+path, rule).Want(http.StatusOK)
+		s.Do(http.MethodPut, at("v1alpha3")+path, rule).Want(http.StatusOK)
+	}
 }
 
 func TestAViewChangesOnlyWhatItsPrepareAllows(t *testing.T) {

@@ -37,10 +37,18 @@ func newStrategy(kind *resource.Kind, scheme *runtime.Scheme, env *resource.Env)
 	return &strategy{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, kind: kind, env: env, shape: shapeOf(kind.New())}
 }
 
-func (s *strategy) NamespaceScoped() bool                         { return s.kind.Namespaced }
-func (s *strategy) AllowCreateOnUpdate(context.Context) bool      { return s.kind.CreateOnUpdate }
-func (s *strategy) AllowUnconditionalUpdate(context.Context) bool { return !s.kind.RequireVersion }
-func (s *strategy) Canonicalize(runtime.Object)                   {}
+func (s *strategy) NamespaceScoped() bool                    { return s.kind.Namespaced }
+func (s *strategy) AllowCreateOnUpdate(context.Context) bool { return s.kind.CreateOnUpdate }
+func (s *strategy) Canonicalize(runtime.Object)              {}
+
+// AllowUnconditionalUpdate implements rest.RESTUpdateStrategy.
+func (s *strategy) AllowUnconditionalUpdate(ctx context.Context) bool {
+	if !s.kind.RequireVersion {
+		return true
+	}
+	v := s.clientVersion(ctx)
+	return v != nil && v.Unconditional
+}
 
 // PrepareForCreate implements rest.RESTCreateStrategy.
 func (s *strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {

@@ -3,6 +3,7 @@
 package disruptionbudget
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -94,9 +95,10 @@ func Take(b *policyv1.PodDisruptionBudget, pod string, now time.Time) error {
 	case b.Status.ObservedGeneration < b.Generation:
 		return NotProcessed(b.Name)
 	case b.Status.DisruptionsAllowed < 0:
-		return apierrors.NewForbidden(Resource, b.Name, fmt.Errorf("pdb disruptions allowed is negative"))
+		return forbidden(b.Name, "pdb disruptions allowed is negative", "pdb disruptions allowed is negative")
 	case len(b.Status.DisruptedPods) > maxDisruptedPods:
-		return apierrors.NewForbidden(Resource, b.Name, fmt.Errorf("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+		return forbidden(b.Name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+			"too many pending evictions not confirmed by PDB controller")
 	case b.Status.DisruptionsAllowed == 0:
 		return tooManyRequests(0, reason(b))
 	}
@@ -134,8 +136,19 @@ func NotProcessed(name string) error {
 	return tooManyRequests(retryAfter, fmt.Sprintf("The disruption budget %s is still being processed by the server.", name))
 }
 
+// forbidden returns the error of a budget whose status is wrong. Kubernetes names the resource
+// in the singular here.
+func forbidden(name, message, cause string) error {
+	err := apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), name, errors.New(message))
+	return withCause(err, fmt.Sprintf("The disruption budget %s does not allow evicting pods currently: %s", name, cause))
+}
+
 func tooManyRequests(retryAfterSeconds int, cause string) error {
-	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfterSeconds)
+	return withCause(apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfterSeconds), cause)
+}
+
+// withCause adds the cause by which clients such as kubectl drain know that a budget refuses.
+func withCause(err *apierrors.StatusError, cause string) error {
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})
 	return err
 }

@@ -120,13 +120,14 @@ func TestTake(t *testing.T) {
 			b.Status.DisruptionsAllowed = 0
 			b.Status.Conditions = []metav1.Condition{{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: "Busy", Message: "wait"}}
 		}, metav1.StatusReasonTooManyRequests, 0, "The disruption budget b does not allow evicting pods currently (Busy): wait"},
-		{"a negative number is an error", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = -1 }, metav1.StatusReasonForbidden, 0, ""},
+		{"a negative number is an error", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = -1 }, metav1.StatusReasonForbidden, 0,
+			"The disruption budget b does not allow evicting pods currently: pdb disruptions allowed is negative"},
 		{"too many evictions are in flight", func(b *policyv1.PodDisruptionBudget) {
 			b.Status.DisruptedPods = map[string]metav1.Time{}
 			for i := range maxDisruptedPods + 1 {
 				b.Status.DisruptedPods[strings.Repeat("x", i+1)] = metav1.Time{}
 			}
-		}, metav1.StatusReasonForbidden, 0, ""},
+		}, metav1.StatusReasonForbidden, 0, "The disruption budget b does not allow evicting pods currently: too many pending evictions not confirmed by PDB controller"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			b, now := budget("b", test.change), time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -147,6 +148,9 @@ func TestTake(t *testing.T) {
 			details := status.ErrStatus.Details
 			if details.RetryAfterSeconds != test.retry {
 				t.Errorf("retry after %d seconds, want %d", details.RetryAfterSeconds, test.retry)
+			}
+			if test.reason == metav1.StatusReasonForbidden && details.Kind != "poddisruptionbudget" {
+				t.Errorf("resource %s, want that of kube-apiserver", details.Kind)
 			}
 			if test.cause != "" && (len(details.Causes) != 1 || details.Causes[0].Type != policyv1.DisruptionBudgetCause || details.Causes[0].Message != test.cause) {
 				t.Errorf("causes %+v, want %q", details.Causes, test.cause)

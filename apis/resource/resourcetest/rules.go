@@ -23,11 +23,13 @@ import (
 // Now is the time of the clock in Env.
 var Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Env returns an environment with a clock that stands at Now, and without any objects.
+// Env returns an environment of the newest release with a clock that stands at Now, and
+// without any objects.
 func Env() *resource.Env {
 	return &resource.Env{
-		Clock:   testingclock.NewFakePassiveClock(Now),
-		Objects: func(of schema.GroupResource) resource.Objects { return none{of: of} },
+		Clock:          testingclock.NewFakePassiveClock(Now),
+		Objects:        func(of schema.GroupResource) resource.Objects { return none{of: of} },
+		AppArmorFields: true, SpreadSelectors: true, PodResources: true, ResizePodResources: true,
 	}
 }
 

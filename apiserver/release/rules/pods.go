@@ -1,16 +1,19 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"svc.dev/svc/apis/core"
 	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/apis/resource"
 )
@@ -192,4 +195,43 @@ func resourcesOfInit(obj, old runtime.Object) field.ErrorList {
 		}
 	}
 	return nil
+}
+
+// resourcesOfPod are those of the pod level, with which a pod is not resized.
+func resourcesOfPod(obj, old runtime.Object) field.ErrorList {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || !hasResources(pod) && !hasResources(old.(*corev1.Pod)) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath(""),
+		"resize of pods with pod-level resources is forbidden when InPlacePodLevelResourcesVerticalScalingEnabled feature gate is disabled")}
+}
+
+// hasResources reports whether a pod has resources of the pod level.
+func hasResources(pod *corev1.Pod) bool {
+	return pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0
+}
+
+// podResources completes the resources of the pod level when a pod is decoded.
+func podResources(obj runtime.Object) { core.DefaultPodResources(obj.(*corev1.Pod)) }
+
+// spreadKeys are matchLabelKeys of topology spread constraints that the selector has, too.
+func spreadKeys(obj runtime.Object) field.ErrorList {
+	spec, path := podOf(obj)
+	if spec == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, c := range spec.TopologySpreadConstraints {
+		if c.LabelSelector == nil {
+			continue
+		}
+		for n, key := range c.MatchLabelKeys {
+			_, found := c.LabelSelector.MatchLabels[key]
+			if found || slices.ContainsFunc(c.LabelSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }) {
+				errs = append(errs, field.Invalid(path.Child("topologySpreadConstraints").Index(i).Child("matchLabelKeys").Index(n), key, "exists in both matchLabelKeys and labelSelector"))
+			}
+		}
+	}
+	return errs
 }

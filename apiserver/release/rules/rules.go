@@ -1,5 +1,6 @@
-// Package rules owns what the API server validates only while a feature gate is off: rules
-// that later releases have dropped, or that a gate drops, and that no field shows.
+// Package rules owns what the API server validates, and the defaults that it sets, only while a
+// feature gate is off: rules that later releases have dropped, or that a gate drops, and that no
+// field shows.
 //
 // Package apis validates as the newest release does with all its gates on, but for the few that
 // this release has off; these rules refuse what a release without the gate, or with the gate
@@ -33,6 +34,8 @@ type rule struct {
 	valid  func(obj runtime.Object) field.ErrorList
 	status func(obj, old runtime.Object) field.ErrorList
 	kind   runtime.Object
+	// defaults are set after those of the kind.
+	defaults func(obj runtime.Object)
 	// object returns the errors of an object.
 	object func(obj runtime.Object) field.ErrorList
 	// change returns the errors of an update, or of an update by the view, if one is named.
@@ -52,9 +55,11 @@ func all() []rule {
 		{gate: "ElasticIndexedJob", change: completions},
 		{gate: "ExpandPersistentVolumes", change: expansion},
 		{gate: "HPAScaleToZero", object: scaleToZero},
+		{gate: "InPlacePodLevelResourcesVerticalScaling", view: "resize", change: resourcesOfPod},
 		{gate: "InPlacePodVerticalScalingInitContainers", view: "resize", change: resourcesOfInit},
 		{gate: "JobManagedBy", kind: &batchv1.Job{}, status: statusOfJob},
 		{gate: "JobMutableNodeSchedulingDirectives", change: scheduling},
+		{gate: "MatchLabelKeysInPodTopologySpreadSelectorMerge", object: spreadKeys},
 		{gate: "MixedProtocolLBService", object: mixedProtocols},
 		{gate: "MutableCSINodeAllocatableCount", change: attachable},
 		{gate: "MutablePVNodeAffinity", refusal: affinityOfVolume},
@@ -62,6 +67,7 @@ func all() []rule {
 		{gate: "MutableSchedulingDirectivesForSuspendedJobs", change: schedulingOfStarted},
 		{gate: "MutableSchedulingDirectivesForSuspendedJobs", unless: "MutablePodResourcesForSuspendedJobs", change: labelsOfStarted},
 		{gate: "PodAffinityNamespaceSelector", object: affinityScope},
+		{gate: "PodLevelResourcesFixDefaulting", kind: &corev1.Pod{}, defaults: podResources},
 		{gate: "PreferSameTrafficDistribution", object: preferSame},
 		{gate: "ReadWriteOncePod", object: readWriteOncePod},
 		{gate: "RecoverVolumeExpansionFailure", change: smallerClaims},
@@ -97,6 +103,12 @@ func Apply(kind *resource.Kind, enabled func(gate string) bool) {
 			kind.Validate = r.valid
 		case r.status != nil:
 			kind.ValidateStatus = r.status
+		case r.defaults != nil:
+			defaults := kind.Default
+			kind.Default = func(obj runtime.Object) {
+				defaults(obj)
+				r.defaults(obj)
+			}
 		}
 	}
 	onCreate, onUpdate := kind.ValidateCreate, kind.ValidateUpdate

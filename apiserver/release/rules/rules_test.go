@@ -92,6 +92,15 @@ var ruleTests = []struct {
 	{gate: "InPlacePodVerticalScalingInitContainers", kind: "Pod", update: true, view: "resize", since: 36,
 		base:   "\nmetadata: {name: a, namespace: default}\nspec: {containers: [{name: c, image: i}], initContainers: [{name: i, image: i, resources: {requests: {cpu: 1}}}]}\n",
 		change: `spec: {initContainers: [{name: i, image: i, resources: {requests: {cpu: 2}}}]}`, want: `spec: Forbidden: resources for non-sidecar init containers are immutable`},
+	{gate: "InPlacePodLevelResourcesVerticalScaling", kind: "Pod", base: strings.TrimSuffix(podBase, "\n") + "\n  resources: {requests: {cpu: 1}}\n", update: true, view: "resize", since: 36,
+		change: `spec: {containers: [{name: c, image: i, resources: {requests: {memory: 1}}}]}`,
+		want:   `[]: Forbidden: resize of pods with pod-level resources is forbidden when InPlacePodLevelResourcesVerticalScalingEnabled feature gate is disabled`},
+	{gate: "MatchLabelKeysInPodTopologySpreadSelectorMerge", kind: "Pod", base: podBase, since: 34,
+		change: `spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: a}}, matchLabelKeys: [app, b]}]}`,
+		want:   `spec.topologySpreadConstraints[0].matchLabelKeys[0]: Invalid value: "app": exists in both matchLabelKeys and labelSelector`},
+	{gate: "MatchLabelKeysInPodTopologySpreadSelectorMerge", kind: "Job", base: jobBase, since: 34,
+		change: `spec: {template: {spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchExpressions: [{key: app, operator: Exists}]}, matchLabelKeys: [app]}]}}}`,
+		want:   `spec.template.spec.topologySpreadConstraints[0].matchLabelKeys[0]: Invalid value: "app": exists in both matchLabelKeys and labelSelector`},
 	{gate: "MixedProtocolLBService", kind: "Service", base: serviceBase, change: `spec: {type: LoadBalancer, ports: [{name: a, port: 1}, {name: b, port: 1, protocol: UDP}]}`, since: 24,
 		want: `spec.ports: Invalid value: [{"name":"a","protocol":"TCP","port":1,"targetPort":1},{"name":"b","protocol":"UDP","port":1,"targetPort":1}]: cannot create an external load balancer with mix protocols`},
 	{gate: "JobMutableNodeSchedulingDirectives", kind: "Job", base: jobBase, change: `spec: {template: {spec: {nodeSelector: {x: y}}}}`, update: true, since: 23,
@@ -251,7 +260,7 @@ func TestEachRuleIsTestedAndItsGateIsKnown(t *testing.T) {
 		for _, test := range ruleTests {
 			tested = tested || test.gate == r.gate
 		}
-		if !tested && r.gate != "ExpandPersistentVolumes" && r.refusal == nil && r.status == nil && r.valid == nil {
+		if !tested && r.gate != "ExpandPersistentVolumes" && r.refusal == nil && r.status == nil && r.valid == nil && r.defaults == nil {
 			t.Errorf("no test of %s", r.gate)
 		}
 	}
