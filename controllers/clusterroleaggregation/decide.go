@@ -17,20 +17,23 @@ type change struct {
 }
 
 // decide returns the changes of the roles with an aggregationRule, in the order of
-// their names. A role that aggregates another one of them gets that one's new rules,
-// too, so that one sync is enough unless roles aggregate each other.
+// their names. Their rules follow from those of the other roles alone: a role that
+// aggregates another one of them gets that one's new rules, too, and a second sync
+// changes nothing, also if roles aggregate each other.
 func decide(roles []rbacv1.ClusterRole) []change {
 	sorted := slices.SortedFunc(slices.Values(roles), func(a, b rbacv1.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
 	rules := make([][]rbacv1.PolicyRule, len(sorted))
+	var aggregating []int
 	for i := range sorted {
-		rules[i] = sorted[i].Rules
+		if sorted[i].AggregationRule == nil {
+			rules[i] = sorted[i].Rules
+		} else {
+			aggregating = append(aggregating, i)
+		}
 	}
-	for range sorted { // a chain of roles is at most as long
+	for range aggregating { // a chain of them is at most as long
 		settled := true
-		for i := range sorted {
-			if sorted[i].AggregationRule == nil {
-				continue
-			}
+		for _, i := range aggregating {
 			aggregated := aggregate(sorted, rules, i)
 			settled = settled && equality.Semantic.DeepEqual(aggregated, rules[i])
 			rules[i] = aggregated
@@ -40,7 +43,7 @@ func decide(roles []rbacv1.ClusterRole) []change {
 		}
 	}
 	var changes []change
-	for i := range sorted {
+	for _, i := range aggregating {
 		if !equality.Semantic.DeepEqual(rules[i], sorted[i].Rules) {
 			changes = append(changes, change{&sorted[i], rules[i]})
 		}
