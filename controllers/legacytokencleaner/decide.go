@@ -72,12 +72,17 @@ func generated(secret *corev1.Secret, account *corev1.ServiceAccount) bool {
 // unusedSince reports whether the token is known not to have been used on the day of the
 // threshold or later.
 func unusedSince(s state, threshold time.Time) bool {
-	if used, ok := s.secret.Labels[lastUsedLabel]; ok {
-		day, err := time.Parse(dateFormat, used)
-		return err == nil && dateBefore(day, threshold)
+	// Uses on the day on which the tracking began may not have been tracked. A label that is
+	// older than the tracking says nothing of the time between them.
+	if s.tracked.IsZero() || s.tracked.AddDate(0, 0, 1).After(threshold) {
+		return false
 	}
-	// Uses on the day on which the tracking began may not have been tracked.
-	return !s.tracked.IsZero() && s.tracked.AddDate(0, 0, 1).Before(threshold)
+	used, ok := s.secret.Labels[lastUsedLabel]
+	if !ok {
+		return true
+	}
+	day, err := time.Parse(dateFormat, used)
+	return err == nil && dateBefore(day, threshold)
 }
 
 func dateBefore(day, threshold time.Time) bool {

@@ -12,6 +12,7 @@ func TestDecide(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	const period = 30 * 24 * time.Hour
 	ago := func(days int) time.Time { return now.AddDate(0, 0, -days) }
+	day := func(days int) time.Time { return ago(days).Truncate(24 * time.Hour) } // as in the config map
 	date := func(days int) string { return ago(days).Format(dateFormat) }
 	listed := &corev1.ServiceAccount{Secrets: []corev1.ObjectReference{{Name: "t"}}}
 	for _, test := range []struct {
@@ -28,8 +29,13 @@ func TestDecide(t *testing.T) {
 		{rule: "used on the day of the threshold", created: 90, used: date(30), account: listed, tracked: ago(60), want: keep},
 		{rule: "used lately", created: 90, used: date(1), account: listed, tracked: ago(60), want: keep},
 		{rule: "an unreadable date of its use", created: 90, used: "never", account: listed, tracked: ago(60), want: keep},
-		{rule: "tracked for too short a time", created: 90, account: listed, tracked: ago(31), want: keep},
+		{rule: "tracked for too short a time", created: 90, account: listed, tracked: day(30), want: keep},
 		{rule: "not tracked", created: 90, account: listed, want: keep},
+		{rule: "last used long ago, tracked for too short a time", created: 90, used: date(40), account: listed, tracked: day(30), want: keep},
+		{rule: "last used long ago, tracked since the day before a period ago", created: 90, used: date(40), account: listed, tracked: day(31), want: mark},
+		{rule: "last used long ago, not tracked", created: 90, used: date(40), account: listed, want: keep},
+		{rule: "marked long ago, tracked for too short a time", created: 90, used: date(60), marked: date(40), account: listed, tracked: day(10), want: keep},
+		{rule: "marked long ago, not tracked", created: 90, used: date(60), marked: date(40), account: listed, want: keep},
 		{rule: "new", created: 30, account: listed, tracked: ago(60), want: keep},
 		{rule: "made by a user", created: 90, account: &corev1.ServiceAccount{}, tracked: ago(60), want: keep},
 		{rule: "without an account", created: 90, tracked: ago(60), want: keep},
