@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	authzconfig "k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/load"
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
@@ -173,8 +174,23 @@ func readFile(file string) (listed []authzconfig.AuthorizerConfiguration, conten
 	}
 	errs := validation.ValidateAuthorizationConfiguration(authorizationcel.NewDefaultCompiler(), nil, configuration,
 		sets.New(Modes()...), sets.New(Webhook))
+	if len(errs) == 0 {
+		errs = validateNames(configuration.Authorizers)
+	}
 	if len(errs) > 0 {
 		return nil, "", fmt.Errorf("--authorization-config: %s: %w", file, configlines.Explain(data, errs.ToAggregate()))
 	}
 	return configuration.Authorizers, string(data), nil
+}
+
+// validateNames returns an error for each authorizer of a mode, but Webhook, whose name is not
+// the mode's.
+func validateNames(listed []authzconfig.AuthorizerConfiguration) field.ErrorList {
+	var errs field.ErrorList
+	for i, l := range listed {
+		if want := strings.ToLower(string(l.Type)); l.Type != authzconfig.TypeWebhook && l.Name != want {
+			errs = append(errs, field.Invalid(field.NewPath("authorizers").Index(i).Child("name"), l.Name, fmt.Sprintf("must be %s for type %s", want, l.Type)))
+		}
+	}
+	return errs
 }

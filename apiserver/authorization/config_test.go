@@ -136,7 +136,7 @@ authorizers:
     unauthorizedTTL: 1ms
     connectionInfo: {type: KubeConfigFile, kubeConfigFile: FILE}
     matchConditions: [{expression: "request.user != 'local'"}]
-- {type: AlwaysAllow, name: all}
+- {type: AlwaysAllow, name: alwaysallow}
 `
 
 func TestTheFileConfiguresWebhooks(t *testing.T) {
@@ -167,7 +167,12 @@ func TestTheFileConfiguresWebhooks(t *testing.T) {
 func TestTheFileIsReloaded(t *testing.T) {
 	config := NewConfig()
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
-	config.File = writeFile(t, "config.yaml", head+"- {type: AlwaysDeny, name: none}\n- {type: AlwaysAllow, name: all}\n")
+	// AlwaysDeny has no opinion: the webhook decides.
+	hook := &reviewer{}
+	hook.allowed.Store(&[]string{"jane"})
+	deny := head + "- {type: AlwaysDeny, name: alwaysdeny}\n"
+	webhook := strings.NewReplacer("FILE", hook.kubeconfig(t), "- {type: AlwaysAllow, name: alwaysallow}\n", "- {type: AlwaysDeny, name: alwaysdeny}\n").Replace(structured)
+	config.File = writeFile(t, "config.yaml", webhook)
 	a, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -206,13 +211,13 @@ func TestTheFileIsReloaded(t *testing.T) {
 			t.Fatalf("%v reloads are counted as %s, want %v", reloads(t, status), status, want)
 		}
 	}
-	replace(head + "- {type: AlwaysDeny, name: none}\n")
+	replace(deny)
 	await(authorizer.DecisionNoOpinion)
 	counted("success", succeeded+1)
-	replace(head + "- {type: RBAC, name: roles}\n") // cannot be added: the previous one stays
+	replace(deny + "- {type: RBAC, name: rbac}\n") // cannot be added: the previous one stays
 	counted("failure", failed+1)
 	await(authorizer.DecisionNoOpinion)
-	replace(head + "- {type: AlwaysAllow, name: all}\n")
+	replace(webhook)
 	await(authorizer.DecisionAllow)
 	counted("success", succeeded+2)
 }
@@ -240,16 +245,20 @@ func reloads(t *testing.T, status string) float64 {
 func TestAReloadThatIsRefusedChangesNothing(t *testing.T) {
 	config := NewConfig()
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
-	config.File = writeFile(t, "config.yaml", head+"- {type: AlwaysAllow, name: all}\n")
+	const all = "- {type: AlwaysAllow, name: alwaysallow}\n"
+	const others = "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n"
+	config.File = writeFile(t, "config.yaml", head+all+others)
 	a, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for content, want := range map[string]string{
-		"":                                     "the file is empty; write a YAML document",
-		head + "- {type: RBAC, name: roles}\n": "authorizers[0]: type RBAC cannot be added while the server runs, restart it",
-		head + "- {type: Magic, name: all}\n":  `authorizers[0].type: Unsupported value: "Magic"`,
-		"authorizers: [":                       "did not find expected node content",
+		"": "the file is empty; write a YAML document",
+		head + all + others + "- {type: Node, name: node}\n": "line 7: authorizers[3]: type Node cannot be added while the server runs, restart it",
+		head + all:                                        "types AlwaysDeny, RBAC cannot be removed while the server runs, restart it",
+		head + "- {type: Magic, name: all}\n":             `authorizers[0].type: Unsupported value: "Magic"`,
+		head + "- {type: AlwaysAllow, name: a}\n":         "line 4: authorizers[0].name: Invalid value: \"a\": must be alwaysallow for type AlwaysAllow",
+		"authorizers: [":                                  "did not find expected node content",
 		head + "- {type: AlwaysAllow, name: all, x: y}\n": `unknown field "authorizers[0].x"`,
 	} {
 		if err := os.WriteFile(config.File, []byte(content), 0o600); err != nil {

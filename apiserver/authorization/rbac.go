@@ -2,13 +2,13 @@ package authorization
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -81,7 +81,7 @@ func (r *Roles) Authorize(ctx context.Context, a authorizer.Attributes) (authori
 		}
 	}
 	if len(errs) > 0 { // for example a binding to a role that does not exist yet
-		return authorizer.DecisionNoOpinion, errors.Join(errs...).Error(), nil
+		return authorizer.DecisionNoOpinion, utilerrors.NewAggregate(errs).Error(), nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
 }
@@ -117,7 +117,7 @@ func (r *Roles) Held(ctx context.Context, who user.Info, namespace string) ([]rb
 		}
 		held = append(held, rule.PolicyRule)
 	}
-	return held, errors.Join(errs...)
+	return held, utilerrors.NewAggregate(errs)
 }
 
 // Rules returns the rules of the role that a binding in the namespace refers to,

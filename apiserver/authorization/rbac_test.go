@@ -44,6 +44,9 @@ func roleObjects() []runtime.Object {
 		&rbacv1.RoleBinding{ObjectMeta: in("b", "local"), RoleRef: to("ClusterRole", "pods"), Subjects: []rbacv1.Subject{
 			{Kind: "ServiceAccount", Name: "robot"}, {Kind: "ServiceAccount", Namespace: "c", Name: "guest"}}},
 		&rbacv1.RoleBinding{ObjectMeta: in("a", "dangling"), RoleRef: to("Role", "none"), Subjects: []rbacv1.Subject{{Kind: "User", Name: "lost"}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: in("", "dangling"), RoleRef: to("ClusterRole", "none"), Subjects: []rbacv1.Subject{{Kind: "User", Name: "astray"}}},
+		&rbacv1.RoleBinding{ObjectMeta: in("b", "dangling"), RoleRef: to("Role", "none"), Subjects: []rbacv1.Subject{{Kind: "User", Name: "astray"}}},
+		&rbacv1.RoleBinding{ObjectMeta: in("b", "dangling-too"), RoleRef: to("Role", "none"), Subjects: []rbacv1.Subject{{Kind: "User", Name: "astray"}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: in("", "operators"), RoleRef: to("ClusterRole", "nodes"), Subjects: []rbacv1.Subject{{Kind: "Group", Name: "operators"}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: in("", "unplaced"), RoleRef: to("ClusterRole", "nodes"), Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "robot"}}},
 	}
@@ -77,6 +80,8 @@ func TestTheRulesOfBoundRolesAreAllowed(t *testing.T) {
 			reason: `RBAC: allowed by RoleBinding "local/b" of ClusterRole "pods" to ServiceAccount "guest/c"`},
 		{name: "a service account without a namespace in a cluster's binding", user: robot, resource: "nodes"},
 		{name: "a role that does not exist", user: named("lost"), resource: "pods", namespace: "a", reason: `RBAC: role.rbac.authorization.k8s.io "none" not found`},
+		{name: "several roles that do not exist", user: named("astray"), resource: "pods", namespace: "b",
+			reason: `RBAC: [clusterrole.rbac.authorization.k8s.io "none" not found, role.rbac.authorization.k8s.io "none" not found]`},
 		{name: "a component", user: named("manager"), resource: "pods", namespace: "x", want: true, reason: "RBAC: allowed by the rules of the component"},
 		{name: "system:masters without any role", user: admin, resource: "secrets", want: true},
 		{name: "discovery is not allowed without its role", user: jane, resource: "", namespace: ""},
@@ -106,7 +111,12 @@ func TestRulesOfRolesAreThoseOfTheNamespace(t *testing.T) {
 			t.Errorf("%q: %d rules, %d paths, incomplete = %v, error = %v; want %d rules", namespace, len(resources), len(paths), incomplete, err, want)
 		}
 	}
-	if _, _, _, err := a.RulesFor(t.Context(), &user.DefaultInfo{Name: "lost"}, "a"); err == nil {
-		t.Error("no error for a role that does not exist")
+	for _, dangling := range []struct{ who, namespace, want string }{
+		{"lost", "a", `role.rbac.authorization.k8s.io "none" not found`},
+		{"astray", "b", `[clusterrole.rbac.authorization.k8s.io "none" not found, role.rbac.authorization.k8s.io "none" not found]`},
+	} {
+		if _, _, _, err := a.RulesFor(t.Context(), &user.DefaultInfo{Name: dangling.who}, dangling.namespace); err == nil || err.Error() != dangling.want {
+			t.Errorf("the roles of %s do not exist: %v, want %s", dangling.who, err, dangling.want)
+		}
 	}
 }

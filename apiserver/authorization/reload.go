@@ -2,9 +2,13 @@ package authorization
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
+	authzconfig "k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/server/options/authorizationconfig/metrics"
 	"k8s.io/apiserver/pkg/util/filesystem"
 	"k8s.io/klog/v2"
@@ -49,6 +53,17 @@ func (a *Authorizers) reload() error {
 	listed, content, err := readFile(a.config.File)
 	if err != nil {
 		return err
+	}
+	// As in Kubernetes, a file that lacks a mode does not take it away while the server runs.
+	var missing []string
+	for mode := range a.members {
+		if !slices.ContainsFunc(listed, func(l authzconfig.AuthorizerConfiguration) bool { return l.Type == mode }) {
+			missing = append(missing, string(mode))
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return fmt.Errorf("--authorization-config: %s: types %s cannot be removed while the server runs, restart it", a.config.File, strings.Join(missing, ", "))
 	}
 	all, err := a.unite(listed, content)
 	if err != nil {
