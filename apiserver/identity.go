@@ -164,6 +164,10 @@ func authenticationConfig(o *options.Options, allowsAll bool, clock clock.Passiv
 		Anonymous: o.Authentication.Anonymous && !allowsAll,
 		Audiences: o.ServiceAccounts.APIAudiences(),
 	}
+	// svc up names files after its flags are checked.
+	if err := o.Authentication.CheckAuthorities(); err != nil {
+		return config, err
+	}
 	if file := o.Authentication.ClientCAFile; file != "" {
 		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", file)
 		if err != nil {

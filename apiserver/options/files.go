@@ -2,6 +2,7 @@ package options
 
 import (
 	"cmp"
+	"crypto/x509"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/audit/policy"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/util/cert"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 
 	"svc.dev/svc/apiserver/admission/pluginconfig"
@@ -65,6 +67,26 @@ func (o *Options) validateFiles() []error {
 		errs = append(errs, flagfile.Check("service-account-key-file", file, flagfile.Unchecked)...)
 	}
 	return errs
+}
+
+// CheckAuthorities returns an error if an authority of clients' certificates is one of front
+// proxies, too, and any name is that of a front proxy: every client could then send the
+// headers of any user. It leaves files that cannot be read to other checks.
+func (a *Authentication) CheckAuthorities() error {
+	h := a.RequestHeader
+	if a.ClientCAFile == "" || h.ClientCAFile == "" || len(h.AllowedNames) > 0 {
+		return nil
+	}
+	clients, err := cert.CertsFromFile(a.ClientCAFile)
+	if err != nil {
+		return nil
+	}
+	proxies, err := cert.CertsFromFile(h.ClientCAFile)
+	if err != nil || !slices.ContainsFunc(proxies, func(c *x509.Certificate) bool { return slices.ContainsFunc(clients, c.Equal) }) {
+		return nil
+	}
+	return fmt.Errorf("--requestheader-client-ca-file: %s has a certificate that is in --client-ca-file, %s, too: every client could send the headers of any user; "+
+		"set --requestheader-allowed-names, or name other authorities", h.ClientCAFile, a.ClientCAFile)
 }
 
 // admits reports whether an admission plugin is enabled.

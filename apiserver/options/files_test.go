@@ -1,6 +1,7 @@
 package options
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,56 @@ func TestABadFileThatIsReadAgainIsNamedWithItsFlag(t *testing.T) {
 		}
 		if err := os.WriteFile(path, good, 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// With an authority in common and no names, every client could send the headers of any user.
+func TestAnAuthorityOfClientsIsOneOfFrontProxiesOnlyWithTheirNames(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, certificates ...[]byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, bytes.Join(certificates, nil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	authority := func(name string) []byte {
+		certificate, _, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return certificate
+	}
+	ours, front := authority("clients"), authority("front")
+	clients, proxies := file("clients", authority("other"), ours), file("proxies", front)
+	both := file("both", front, ours)
+	for _, test := range []struct {
+		rule, clients, proxies, names string
+		refused                       bool
+	}{
+		{rule: "one file", clients: clients, proxies: clients, refused: true},
+		{rule: "one of several authorities", clients: clients, proxies: both, refused: true},
+		{rule: "with names of front proxies", clients: clients, proxies: both, names: "front"},
+		{rule: "other authorities", clients: clients, proxies: proxies},
+		{rule: "no authorities of clients", proxies: both},
+		{rule: "no authorities of front proxies", clients: clients},
+	} {
+		o, err := parse(t, "--etcd-servers=http://127.0.0.1:2379", "--client-ca-file="+test.clients, "--requestheader-client-ca-file="+test.proxies,
+			"--requestheader-allowed-names="+test.names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		errs := o.Validate()
+		if len(errs) > 0 != test.refused {
+			t.Errorf("%s: %v, refused should be %v", test.rule, errs, test.refused)
+		}
+		for _, err := range errs {
+			for _, want := range []string{"--requestheader-client-ca-file: " + test.proxies, "--client-ca-file", test.clients, "set --requestheader-allowed-names"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v does not mention %s", test.rule, err, want)
+				}
+			}
 		}
 	}
 }

@@ -58,6 +58,9 @@ func (o *Options) Validate() []error {
 	if h := o.Authentication.RequestHeader; len(h.AllowedNames) > 0 && h.ClientCAFile == "" {
 		errs = append(errs, errors.New("--requestheader-allowed-names: has no effect without --requestheader-client-ca-file; set both"))
 	}
+	if err := o.Authentication.CheckAuthorities(); err != nil {
+		errs = append(errs, err)
+	}
 	if a := o.Network.AdvertiseAddress; a != nil && a.IsUnspecified() {
 		errs = append(errs, fmt.Errorf("--advertise-address: %s is not an address that clients can connect to; name one of this machine's", a))
 	}
