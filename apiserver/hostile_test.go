@@ -41,6 +41,21 @@ func newStage(t *testing.T, rules string, configure ...func(*options.Options)) s
 	for _, c := range configure {
 		c(o)
 	}
+	s := startStage(t, o)
+	if rules != "" {
+		s.must(http.MethodPost, rbacPath+"/clusterroles", `{"metadata": {"name": "mallory"}, "rules": [`+rules+`]}`)
+		s.must(http.MethodPost, rbacPath+"/clusterrolebindings", `{"metadata": {"name": "mallory"}, "subjects": [{"kind": "User", "name": "mallory"}],
+			"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "mallory"}}`)
+		await(t, func() (int, string) {
+			return s.request("mallory", http.MethodGet, "/api/v1/namespaces/default/services", "", nil)
+		}, http.StatusOK)
+	}
+	return s
+}
+
+// startStage starts the server with options of newOptions.
+func startStage(t *testing.T, o *options.Options) stage {
+	t.Helper()
 	if len(o.Authorization.Modes) == 0 {
 		o.Authorization.Modes = []string{authorization.Node, authorization.RBAC}
 	}
@@ -57,16 +72,7 @@ func newStage(t *testing.T, rules string, configure ...func(*options.Options)) s
 		t.Fatal(err)
 	}
 	o.ServiceAccounts.KeyFiles, o.ServiceAccounts.Issuers = []string{o.ServiceAccounts.SigningKeyFile}, []string{"https://issuer"}
-	s := stage{start(t, o), t}
-	if rules != "" {
-		s.must(http.MethodPost, rbacPath+"/clusterroles", `{"metadata": {"name": "mallory"}, "rules": [`+rules+`]}`)
-		s.must(http.MethodPost, rbacPath+"/clusterrolebindings", `{"metadata": {"name": "mallory"}, "subjects": [{"kind": "User", "name": "mallory"}],
-			"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "mallory"}}`)
-		await(t, func() (int, string) {
-			return s.request("mallory", http.MethodGet, "/api/v1/namespaces/default/services", "", nil)
-		}, http.StatusOK)
-	}
-	return s
+	return stage{start(t, o), t}
 }
 
 // known is a rule by whose effect newStage notices that the rules are in force.

@@ -26,6 +26,7 @@ import (
 	"svc.dev/svc/apiserver/gates"
 	"svc.dev/svc/apiserver/metrics"
 	"svc.dev/svc/apiserver/options"
+	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/serviceaccount"
 )
@@ -42,9 +43,9 @@ type identity struct {
 	bootstrap      *bootstraptoken.Authenticator // nil without bootstrap tokens
 }
 
-// newIdentity reads the files that the flags name. The objects are those that
-// tokens of service accounts are bound to; they are read with the first request.
-func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupResource) resource.Objects, clock clock.WithTicker) (*identity, error) {
+// newIdentity reads the files that the flags name. The kinds' objects, to which tokens of
+// service accounts are bound, are read with the first request.
+func newIdentity(o *options.Options, behind *hosted, kinds *registry.Registry, clock clock.WithTicker) (*identity, error) {
 	if behind != nil {
 		return newHostIdentity(o, behind)
 	}
@@ -71,19 +72,20 @@ func newIdentity(o *options.Options, behind *hosted, objects func(schema.GroupRe
 	if !made.keys.Empty() {
 		config.Tokens = append(config.Tokens, serviceaccount.NewAuthenticator(serviceaccount.AuthenticatorConfig{
 			Keys: made.keys, Issuers: o.ServiceAccounts.Issuers, Audiences: config.Audiences, Lookup: o.ServiceAccounts.Lookup,
+			Cached: kinds.Cached,
 			Get: func(ctx context.Context, gr schema.GroupResource, namespace, name string) (runtime.Object, error) {
-				return objects(gr).Get(ctx, namespace, name)
+				return kinds.Objects(gr).Get(ctx, namespace, name)
 			},
 			Clock: clock,
 			Count: made.uses.Count,
 			Label: func(ctx context.Context, secret *corev1.Secret, key, value string) error {
-				return labelSecret(ctx, objects(corev1.Resource("secrets")), secret, key, value)
+				return labelSecret(ctx, kinds.Objects(corev1.Resource("secrets")), secret, key, value)
 			},
 			CredentialIDs: hasCredentialIDs(o),
 		}))
 	}
 	if o.Authentication.BootstrapTokens {
-		made.bootstrap = newBootstrapTokens(objects, clock)
+		made.bootstrap = newBootstrapTokens(kinds.Objects, clock)
 		config.Tokens = append(config.Tokens, authenticator.WrapAudienceAgnosticToken(config.Audiences, made.bootstrap))
 	}
 	if err := made.addForeignTokens(o, &config, clock); err != nil {

@@ -98,7 +98,7 @@ func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := newIdentity(o, behind, kinds.Objects, clock)
+	id, err := newIdentity(o, behind, kinds, clock)
 	if err != nil {
 		return nil, err
 	}

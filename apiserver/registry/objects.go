@@ -72,6 +72,17 @@ func (o objects) Delete(ctx context.Context, namespace, name string, options *me
 	return err
 }
 
+// Cached returns an object as the watch cache of its type has it, which may be a little older
+// than etcd's, also while etcd is not available. It reads etcd if there is no watch cache yet.
+// Errors are apierrors.
+func (r *Registry) Cached(ctx context.Context, gr schema.GroupResource, namespace, name string) (runtime.Object, error) {
+	found := r.byName[gr]
+	if found == nil || found.main == nil {
+		return nil, fmt.Errorf("get %s %s: there is no such resource", gr, name)
+	}
+	return found.main.Get(objects{main: found.main}.in(ctx, namespace), name, &metav1.GetOptions{ResourceVersion: "0"})
+}
+
 // DeleteIf requests the deletion of an object, if allowed returns nil for it as it is in
 // etcd. Other errors than those of allowed are apierrors.
 func (r *Registry) DeleteIf(ctx context.Context, gr schema.GroupResource, namespace, name string, allowed func(obj runtime.Object) error) error {

@@ -125,6 +125,23 @@ func TestObjectsGetListAndDelete(t *testing.T) {
 	s.Do(http.MethodGet, aSet, nil).Want(http.StatusNotFound)
 }
 
+func TestCachedFindsObjectsWithAndWithoutAWatchCache(t *testing.T) {
+	s := startSet(t)
+	gr := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	for _, cache := range []string{"no watch cache", "a watch cache"} {
+		if obj, err := s.Registry.Cached(t.Context(), gr, "default", "a"); err != nil || obj.(*appsv1.Deployment).Name != "a" {
+			t.Errorf("%s: %v, %v", cache, obj, err)
+		}
+		if _, err := s.Registry.Cached(t.Context(), gr, "other", "a"); !apierrors.IsNotFound(err) || err.Error() != `deployments.apps "a" not found` {
+			t.Errorf("%s, another namespace: %v", cache, err)
+		}
+		s.Do(http.MethodGet, sets, nil).Want(http.StatusOK) // opens the watch cache
+	}
+	if _, err := s.Registry.Cached(t.Context(), schema.GroupResource{Resource: "none"}, "default", "a"); err == nil {
+		t.Error("an unknown type has an object")
+	}
+}
+
 func TestDeleteIfDeletesWhatIsAllowed(t *testing.T) {
 	s := startSet(t)
 	gr, no := schema.GroupResource{Group: "apps", Resource: "deployments"}, errors.New("no")

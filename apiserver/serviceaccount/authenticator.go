@@ -16,8 +16,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Getter reads the newest state of an object that a token refers to. The
-// namespace is empty for cluster-scoped objects.
+// Getter reads an object that a token refers to. The namespace is empty for
+// cluster-scoped objects. Errors are apierrors.
 type Getter func(ctx context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error)
 
 // AuthenticatorConfig selects the tokens that an Authenticator accepts.
@@ -32,8 +32,10 @@ type AuthenticatorConfig struct {
 	// Lookup makes tokens of secrets invalid when the secret or the account is
 	// deleted. Tokens of TokenRequests always become invalid with their objects.
 	Lookup bool
-	Get    Getter
-	Clock  clock.PassiveClock
+	// Cached reads an object from the watch cache, by which a token can be accepted, and
+	// Get its newest state, by which it is rejected.
+	Cached, Get Getter
+	Clock       clock.PassiveClock
 	// Count, unless nil, counts the uses of tokens.
 	Count func(Use)
 	// Label, unless nil, sets a label of a secret.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/go-jose/go-jose/v4/jwt"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,31 +59,57 @@ func (a *Authenticator) bound(ctx context.Context, claims tokenClaims) (*service
 	return info, nil
 }
 
-// present returns an error unless find returns the object.
+// present returns an error unless the object that the token names exists, has the token's
+// UID, and its graceful deletion, if any, has not passed its end.
 func (a *Authenticator) present(ctx context.Context, kind, namespace string, ref *resource.Referent) error {
-	_, err := a.find(ctx, kind, namespace, ref)
+	_, err := find(ctx, a, kind, namespace, ref.Name, func(obj metav1.Object) error {
+		if a.gone(obj) {
+			return hasBeenDeleted(kind, ref.Name)
+		}
+		return hasUID(obj, kind, ref)
+	})
 	return err
 }
 
-// find returns the object that the token names. It is an error unless the object exists,
-// has the token's UID, and its graceful deletion, if any, has not passed its end.
-func (a *Authenticator) find(ctx context.Context, kind, namespace string, ref *resource.Referent) (runtime.Object, error) {
-	found, err := a.config.Get(ctx, schema.GroupResource{Resource: kind}, namespace, ref.Name)
+// find returns the object of a name, and an error unless it exists and valid returns none. A
+// token is accepted by what the watch cache has, also while etcd is not available. It is
+// rejected by the newest state only: the object may have been created or changed just now.
+func find[T metav1.Object](ctx context.Context, a *Authenticator, kind, namespace, name string, valid func(obj T) error) (T, error) {
+	check := func(found runtime.Object) (T, error) {
+		obj, ok := found.(T)
+		if !ok {
+			return obj, fmt.Errorf("%s %q is a %T", kind, name, found)
+		}
+		return obj, valid(obj)
+	}
+	gr := schema.GroupResource{Resource: kind}
+	found, err := a.config.Cached(ctx, gr, namespace, name)
+	if err == nil {
+		if obj, invalid := check(found); invalid == nil {
+			return obj, nil
+		}
+	}
+	if err == nil || apierrors.IsNotFound(err) { // otherwise etcd has been asked
+		found, err = a.config.Get(ctx, gr, namespace, name)
+	}
+	var obj T
+	if err == nil {
+		obj, err = check(found)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("service account token: %w", err)
+		return obj, fmt.Errorf("service account token: %w", err)
 	}
-	obj, err := meta.Accessor(found)
-	if err != nil {
-		return nil, fmt.Errorf("service account token: %w", err)
-	}
-	if obj.GetUID() != ref.UID {
-		return nil, fmt.Errorf("service account token: the UID of %s %q is %s, not %s as in the token", kind, ref.Name, obj.GetUID(), ref.UID)
-	}
-	if a.gone(obj) {
-		return nil, fmt.Errorf("service account token: %s %q has been deleted", kind, ref.Name)
-	}
-	return found, nil
+	return obj, nil
 }
+
+func hasUID(obj metav1.Object, kind string, ref *resource.Referent) error {
+	if obj.GetUID() != ref.UID {
+		return fmt.Errorf("the UID of %s %q is %s, not %s as in the token", kind, ref.Name, obj.GetUID(), ref.UID)
+	}
+	return nil
+}
+
+func hasBeenDeleted(kind, name string) error { return fmt.Errorf("%s %q has been deleted", kind, name) }
 
 // gone reports whether the end of the object's graceful deletion has passed. It
 // allows clocks the same difference as checkTime does.

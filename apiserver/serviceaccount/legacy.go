@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -30,29 +29,26 @@ func (a *Authenticator) legacy(ctx context.Context, claims tokenClaims, token st
 	if !a.config.Lookup {
 		return info, nil
 	}
-	found, err := a.config.Get(ctx, schema.GroupResource{Resource: "secrets"}, info.Namespace, claims.SecretName)
-	if err != nil {
-		return nil, fmt.Errorf("service account token: %w", err)
-	}
-	secret, ok := found.(*corev1.Secret)
-	switch {
-	case !ok:
-		return nil, fmt.Errorf("service account token: the secret is a %T", found)
-	case secret.DeletionTimestamp != nil:
-		return nil, fmt.Errorf("service account token: secrets %q has been deleted", claims.SecretName)
-	case subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0:
-		return nil, fmt.Errorf("service account token: it is not the one in secret %q", claims.SecretName)
-	}
-	found, err = a.find(ctx, "serviceaccounts", info.Namespace, &resource.Referent{Name: info.Name, UID: types.UID(info.UID)})
+	secret, err := find(ctx, a, "secrets", info.Namespace, claims.SecretName, func(secret *corev1.Secret) error {
+		switch {
+		case secret.DeletionTimestamp != nil:
+			return hasBeenDeleted("secrets", secret.Name)
+		case subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0:
+			return fmt.Errorf("it is not the one in secret %q", secret.Name)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	account, ok := found.(*corev1.ServiceAccount)
-	switch {
-	case !ok:
-		return nil, fmt.Errorf("service account token: the account is a %T", found)
-	case account.DeletionTimestamp != nil: // at once, as that of the secret
-		return nil, fmt.Errorf("service account token: serviceaccounts %q has been deleted", info.Name)
+	account, err := find(ctx, a, "serviceaccounts", info.Namespace, info.Name, func(account *corev1.ServiceAccount) error {
+		if account.DeletionTimestamp != nil { // at once, as that of the secret
+			return hasBeenDeleted("serviceaccounts", account.Name)
+		}
+		return hasUID(account, "serviceaccounts", &resource.Referent{Name: info.Name, UID: types.UID(info.UID)})
+	})
+	if err != nil {
+		return nil, err
 	}
 	if secret.Labels[invalidSinceLabel] != "" {
 		a.count(LegacyInvalid)

@@ -100,7 +100,7 @@ func newFixture(t testing.TB, key crypto.Signer) *fixture {
 	if w.issuer, err = NewIssuer(IssuerConfig{Keys: keys, Issuer: issuerName, Audiences: audiences, ExtendMounted: true, Clock: w.clock}); err != nil {
 		t.Fatal(err)
 	}
-	w.accept = AuthenticatorConfig{Keys: keys, Issuers: []string{issuerName}, Audiences: audiences, Lookup: true, Get: w.get, Clock: w.clock, CredentialIDs: true}
+	w.accept = AuthenticatorConfig{Keys: keys, Issuers: []string{issuerName}, Audiences: audiences, Lookup: true, Cached: w.get, Get: w.get, Clock: w.clock, CredentialIDs: true}
 	return w
 }
 

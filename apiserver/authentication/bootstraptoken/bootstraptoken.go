@@ -28,10 +28,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Authenticator authenticates bootstrap tokens, which have the form ID.SECRET. The secret of
-// a token is read from etcd, so that a token that has just been created is valid, and one
-// that has been deleted is not. Guesses must not cost that: tokens that no watch has
-// reported are read at a limited rate. What is over the limit waits until the watch has begun.
+// Authenticator authenticates bootstrap tokens, which have the form ID.SECRET. A token is
+// accepted by the secret that the watch has reported, also while etcd is not available. Before
+// it is rejected, the secret is read from etcd, so that a token that has just been created is
+// valid. Guesses must not cost that: tokens that no watch has reported are read at a limited
+// rate. What is over the limit waits until the watch has begun.
 type Authenticator struct {
 	secret  func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	clock   clock.PassiveClock
@@ -95,10 +96,18 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 	a.wake()
 	name := api.BootstrapTokenSecretPrefix + id
 	logger := klog.FromContext(ctx).WithValues("secret", klog.KRef(metav1.NamespaceSystem, name))
-	if !a.reported(name, key) && !a.unknown.TryAccept() && !a.reportedAtFirst(ctx, name, key) {
-		return nil, false, errTooMany
+	secret := a.reported(name, key)
+	if secret == nil && !a.unknown.TryAccept() {
+		if secret = a.reportedAtFirst(ctx, name, key); secret == nil {
+			return nil, false, errTooMany
+		}
 	}
-	secret, err := a.secret(ctx, metav1.NamespaceSystem, name)
+	if secret != nil {
+		if who, why := userOf(secret, id, key, a.clock.Now()); why == "" {
+			return &authenticator.Response{User: who}, true, nil
+		}
+	}
+	secret, err = a.secret(ctx, metav1.NamespaceSystem, name)
 	if apierrors.IsNotFound(err) {
 		logger.V(3).Info("Rejected bootstrap token", "reason", "its secret does not exist")
 		return nil, false, nil
@@ -106,38 +115,34 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 	if err != nil {
 		return nil, false, err
 	}
-	for _, valid := range checks {
-		if why := valid(secret, id, key, a.clock.Now()); why != "" {
-			logger.V(3).Info("Rejected bootstrap token", "reason", why)
-			return nil, false, nil
-		}
-	}
-	groups, err := secrets.GetGroups(secret)
-	if err != nil {
-		logger.V(3).Info("Rejected bootstrap token", "reason", api.BootstrapTokenExtraGroupsKey+": "+err.Error())
+	who, why := userOf(secret, id, key, a.clock.Now())
+	if why != "" {
+		logger.V(3).Info("Rejected bootstrap token", "reason", why)
 		return nil, false, nil
 	}
-	return &authenticator.Response{User: &user.DefaultInfo{Name: api.BootstrapUserPrefix + id, Groups: groups}}, true, nil
+	return &authenticator.Response{User: who}, true, nil
 }
 
-// reported reports whether the watch has reported a secret of the name with the key.
-func (a *Authenticator) reported(name, key string) bool {
+// reported returns the secret of the name that the watch has reported, if it has the key.
+func (a *Authenticator) reported(name, key string) *corev1.Secret {
 	if a.watched == nil {
-		return false
+		return nil
 	}
 	found, exists, err := a.watched.GetStore().GetByKey(metav1.NamespaceSystem + "/" + name)
 	if err != nil || !exists {
-		return false
+		return nil
 	}
-	secret, ok := found.(*corev1.Secret)
-	return ok && hasKey(secret, "", key, time.Time{}) == ""
+	if secret, ok := found.(*corev1.Secret); ok && hasKey(secret, "", key, time.Time{}) == "" {
+		return secret
+	}
+	return nil
 }
 
-// reportedAtFirst waits until the watch has begun, and reports as reported does. Otherwise
+// reportedAtFirst waits until the watch has begun, and returns what reported does. Otherwise
 // guesses could refuse valid tokens after a start of the server.
-func (a *Authenticator) reportedAtFirst(ctx context.Context, name, key string) bool {
+func (a *Authenticator) reportedAtFirst(ctx context.Context, name, key string) *corev1.Secret {
 	if a.watched == nil {
-		return false
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -146,6 +151,20 @@ func (a *Authenticator) reportedAtFirst(ctx context.Context, name, key string) b
 	case <-ctx.Done():
 	}
 	return a.reported(name, key)
+}
+
+// userOf returns the user of a token, or why the token is invalid.
+func userOf(secret *corev1.Secret, id, key string, now time.Time) (who *user.DefaultInfo, why string) {
+	for _, valid := range checks {
+		if why := valid(secret, id, key, now); why != "" {
+			return nil, why
+		}
+	}
+	groups, err := secrets.GetGroups(secret)
+	if err != nil {
+		return nil, api.BootstrapTokenExtraGroupsKey + ": " + err.Error()
+	}
+	return &user.DefaultInfo{Name: api.BootstrapUserPrefix + id, Groups: groups}, ""
 }
 
 // checks are the rules of a valid token, in the order in which they are applied.

@@ -95,6 +95,44 @@ func TestAnUnreadableSecretIsAnErrorNotARejection(t *testing.T) {
 	}
 }
 
+// TestATokenIsAcceptedByTheWatchAndRejectedByTheNewestState uses a token whose secret the watch
+// has reported, while the secret cannot be read or has been changed.
+func TestATokenIsAcceptedByTheWatchAndRejectedByTheNewestState(t *testing.T) {
+	unavailable := errors.New("etcd is not available")
+	for _, test := range []struct {
+		rule    string
+		watched func(*corev1.Secret) // changes what the watch has reported
+		newest  error                // of a read of the secret
+		want    bool
+		err     error
+	}{
+		{rule: "without etcd", newest: unavailable, want: true},
+		{rule: "expired by now, without etcd", watched: set("expiration", "2026-01-01T12:00:00Z"), newest: unavailable, err: unavailable},
+		{rule: "expired by now, and extended just now", watched: set("expiration", "2026-01-01T12:00:00Z"), want: true},
+		{rule: "expired by now, and deleted just now", watched: set("expiration", "2026-01-01T12:00:00Z"), newest: apierrors.NewNotFound(corev1.Resource("secrets"), "")},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				reported := secret()
+				reported.Namespace, reported.Name = "kube-system", "bootstrap-token-abcdef"
+				if test.watched != nil {
+					test.watched(reported)
+				}
+				a := New(func(context.Context, string, string) (*corev1.Secret, error) { return secret(), test.newest }, clocktesting.NewFakePassiveClock(now))
+				a.Follow(fake.NewClientset(reported))
+				go a.Run(ctx)
+				a.wake()
+				synctest.Wait()
+				if _, ok, err := a.AuthenticateToken(ctx, good); ok != test.want || !errors.Is(err, test.err) {
+					t.Errorf("got %v, %v", ok, err)
+				}
+			})
+		})
+	}
+}
+
 // TestGuessesAreReadAtALimitedRate guesses tokens until their secrets are not read any more. A
 // token that the watch has reported is valid nevertheless.
 func TestGuessesAreReadAtALimitedRate(t *testing.T) {
@@ -138,6 +176,7 @@ func TestGuessesAreReadAtALimitedRate(t *testing.T) {
 		if err := client.CoreV1().Secrets(stored.Namespace).Delete(ctx, stored.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // for the watch
 		if accepted(good) {
 			t.Error("a deleted token was accepted")
 		}
