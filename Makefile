@@ -44,7 +44,7 @@ manifests: build ## Render CONFIG to dist/svc.yaml; with IMAGE=name:tag, with th
 
 .PHONY: deploy
 deploy: kubeconfig manifests ## Install CONFIG into the cluster of KUBECONFIG.
-	$(BIN)/svc kubectl apply --server-side --force-conflicts -f dist/svc.yaml
+	@BIN=$(BIN) hack/deploy.sh dist/svc.yaml
 
 .PHONY: undeploy
 undeploy: kubeconfig manifests ## Remove CONFIG from the cluster of KUBECONFIG, with all data.

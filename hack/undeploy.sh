@@ -6,7 +6,7 @@ set -euo pipefail
 
 manifests=$1
 : "${KUBECONFIG:?export KUBECONFIG=FILE: that of the host}"
-domains=$(sed -n 's/.*--group-domain=\([a-z0-9.-]*\).*/\1/p' "$manifests" | sort -u)
+domains=$("$(dirname "$0")/domains.sh" "$manifests")
 for domain in $domains; do
 	"$BIN/svc" unregister --force --group-domain="$domain"
 done

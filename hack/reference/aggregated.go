@@ -129,7 +129,8 @@ func clusterRules() (string, error) {
 // machineRole returns the manifest of the role of the machines of the fleet and of what
 // grants it to those that join by a token of the host: Kubernetes' roles of nodes, of the
 // newest release, and the rules of network policies, in the names of the domain but for
-// requests of certificates of machines, which are the host's, and the fleet's address.
+// requests of certificates of machines, which are the host's, and the fleet's address. A
+// token lets a machine read the release of the fleet there, which it reports, and no more.
 func machineRole() (string, error) {
 	names, err := groupdomain.New(groupDomain)
 	if err != nil {
@@ -153,7 +154,9 @@ func machineRole() (string, error) {
 	}
 	return manifest("from Kubernetes' roles of nodes", clusterRole("svc-machine", append(rules, toAddress(names))...),
 		groupBinding("svc-machine", fleetaddress.MachineGroup(groupDomain), "svc-machine"),
-		groupBinding("svc-machine-bootstrapper", fleetaddress.BootstrapGroup, "system:node-bootstrapper"))
+		groupBinding("svc-machine-bootstrapper", fleetaddress.BootstrapGroup, "system:node-bootstrapper"),
+		clusterRole("svc-machine-release", atAddress(names, "get")),
+		groupBinding("svc-machine-release", fleetaddress.BootstrapGroup, "svc-machine-release"))
 }
 
 // groupBinding is the binding of a group to a role of the host.
@@ -168,9 +171,13 @@ func groupBinding(name, group, role string) *rbacv1.ClusterRoleBinding {
 
 // toAddress is the right to the fleet's own address.
 func toAddress(names *groupdomain.Names) rbacv1.PolicyRule {
+	return atAddress(names, "create", "delete", "get", "patch", "update")
+}
+
+// atAddress is the right to requests with some verbs at the fleet's own address.
+func atAddress(names *groupdomain.Names, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{
-		APIGroups: []string{names.FleetGroup()}, Resources: []string{fleetaddress.Resource + "/proxy"}, ResourceNames: []string{fleetName},
-		Verbs: []string{"create", "delete", "get", "patch", "update"},
+		APIGroups: []string{names.FleetGroup()}, Resources: []string{fleetaddress.Resource + "/proxy"}, ResourceNames: []string{fleetName}, Verbs: verbs,
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 
+	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/internal/jointoken"
 	"svc.dev/svc/svclet/certificates"
 	"svc.dev/svc/svclet/join"
@@ -52,7 +53,8 @@ var _ = Describe("a machine that joins by a token of the host", func() {
 		files := join.Files{Dir: GinkgoT().TempDir()}
 		Expect(files.Write(host.config.Host+fleetPath, words[4], authority)).To(Succeed())
 
-		By("the token, with which nothing of the fleet is to be had")
+		By("the token, with which the release of the fleet is to be had and nothing else")
+		Expect(join.OlderRelease(ctx, files.Bootstrap(), "v99.0.0")).To(Equal("v" + release.Default.String() + ".0"))
 		bootstrap := clientOf(files.Bootstrap())
 		_, err = bootstrap.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)

@@ -237,6 +237,8 @@ func join(ctx context.Context, m *launch.Machine, node string) *launch.Agent {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		kubectl(onHost, "delete", "secret", "-n", "kube-system", "--field-selector=type="+string(bootstrapapi.SecretTypeBootstrapToken))
+		kubectl(onHost, "delete", "-n", "kube-public", "configmap/cluster-info",
+			"role/kubeadm:bootstrap-signer-clusterinfo", "rolebinding/kubeadm:bootstrap-signer-clusterinfo")
 		kubectl(onHost, "delete", "csr", "--all")
 	})
 	files := svcletjoin.Files{Dir: filepath.Join(m.Dir, "joined")}
