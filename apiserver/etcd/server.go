@@ -6,7 +6,10 @@ import (
 	"errors"
 	"expvar"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -290,7 +293,9 @@ func (s *Server) embedConfig(cfg Config) *embed.Config {
 }
 
 // reclaim frees the space of deleted objects if the member has started with the alarm
-// NOSPACE, and clears the alarm if the database is then below the quota.
+// NOSPACE, and clears the alarm if the database is then below the quota. It needs space for a
+// copy of the database. Without it the alarm stays: objects must be deleted before the next
+// start, and a member that did not start could delete none.
 func (s *Server) reclaim(ctx context.Context) error {
 	if !slices.ContainsFunc(s.member.Server.Alarms(), func(a *etcdserverpb.AlarmMember) bool { return a.Alarm == etcdserverpb.AlarmType_NOSPACE }) {
 		return nil
@@ -299,6 +304,11 @@ func (s *Server) reclaim(ctx context.Context) error {
 	go func() { reclaimed <- s.shrink(ctx) }()
 	select {
 	case err := <-reclaimed:
+		if err != nil && ctx.Err() == nil {
+			s.logs.to.Error(err, "Failed to reclaim the space of deleted objects, etcd accepts only reads and deletions: delete objects or free space on the disk, then restart",
+				"neededBytes", s.member.Server.Backend().SizeInUse())
+			return nil
+		}
 		return err
 	case err := <-s.failure.c: // which may have ended the goroutine
 		return err
@@ -317,8 +327,8 @@ func (s *Server) shrink(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := server.Backend().Defrag(); err != nil {
-		return fmt.Errorf("reclaim the space of deleted objects: %w", err)
+	if err := s.defragment(); err != nil {
+		return err
 	}
 	if server.Backend().Size() >= s.quota {
 		return nil
@@ -332,6 +342,27 @@ func (s *Server) shrink(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("clear the NOSPACE alarm: %w", err)
+	}
+	return nil
+}
+
+// defragment replaces the database by a copy without the space of deleted objects. etcd leaves
+// the file of a copy that failed or was interrupted, which this removes.
+func (s *Server) defragment() error {
+	dir := s.member.Server.Cfg.SnapDir()
+	removeCopies := func() error {
+		files, err := fs.Glob(os.DirFS(dir), "db.tmp.*")
+		for _, file := range files {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, file)))
+		}
+		return err
+	}
+	err := removeCopies()
+	if err == nil {
+		err = s.member.Server.Backend().Defrag()
+	}
+	if err != nil {
+		return fmt.Errorf("copy the database: %w", errors.Join(err, removeCopies()))
 	}
 	return nil
 }

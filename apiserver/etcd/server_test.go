@@ -17,12 +17,10 @@ import (
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
-	"k8s.io/apiserver/pkg/storage/etcd3"
 )
 
 func TestAMemberServesWhatWasWrittenBeforeARestart(t *testing.T) {
@@ -248,65 +246,6 @@ func TestADiskThatBecomesFullIsNamed(t *testing.T) {
 	case <-time.After(5 * time.Minute):
 		t.Fatal("no failure")
 	}
-}
-
-func TestAReachedQuotaIsReportedAndARestartReclaimsDeletedSpace(t *testing.T) {
-	cfg := Config{Dir: t.TempDir(), Quota: 4 << 20}
-	s := start(t, cfg)
-	c := reachQuota(t, s)
-	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "quota of 4 MiB") {
-		t.Fatalf("Check returned %v", err)
-	}
-	// As the API server deletes, which cannot compact now.
-	if _, err := c.Txn(t.Context()).Then(clientv3.OpDelete("key-", clientv3.WithPrefix())).Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, _, err := etcd3.Compact(t.Context(), c, 0, 0); !errors.Is(err, rpctypes.ErrNoSpace) {
-		t.Fatalf("the compaction of the API server returned %v", err)
-	}
-	s.Stop()
-
-	s = start(t, cfg)
-	if err := s.Check(t.Context()); err != nil {
-		t.Errorf("Check after the restart: %v", err)
-	}
-	if size := s.member.Server.Backend().Size(); size > 1<<20 {
-		t.Errorf("the database has %d bytes after the restart", size)
-	}
-	put(t, s, "key", "value")
-}
-
-func TestARestartWithNothingToReclaimReportsTheQuotaAgain(t *testing.T) {
-	cfg := Config{Dir: t.TempDir(), Quota: 4 << 20}
-	s := start(t, cfg)
-	reachQuota(t, s)
-	s.Stop()
-	cfg.Quota = 1 << 20 // so that the objects that are left reach it
-	for range 2 {       // the second time, the history is compacted already
-		s = start(t, cfg)
-		if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "quota of 1 MiB") {
-			t.Errorf("Check returned %v", err)
-		}
-		if got := get(t, s, "key-0"); got == "" {
-			t.Error("an object is lost")
-		}
-		s.Stop()
-	}
-}
-
-// reachQuota writes keys that begin with key- until the quota is reached.
-func reachQuota(t *testing.T, s *Server) *clientv3.Client {
-	t.Helper()
-	c := client(t, s)
-	var err error
-	// The database grows when it commits its collected writes.
-	for i, began := 0, time.Now(); err == nil && time.Since(began) < time.Minute; i++ {
-		_, err = c.Put(t.Context(), fmt.Sprintf("key-%d", i), strings.Repeat("x", 200<<10))
-	}
-	if !errors.Is(err, rpctypes.ErrNoSpace) {
-		t.Fatalf("writing beyond the quota gives %v", err)
-	}
-	return c
 }
 
 func TestACorruptAlarmIsReported(t *testing.T) {
