@@ -175,15 +175,9 @@ func (c *chain) setServing(config *genericapiserver.RecommendedConfig) error {
 		return fmt.Errorf("TLS: %w; see --tls-cert-file, --tls-private-key-file and the other --tls flags", err)
 	}
 	config.SecureServing.Listener = c.layers.listener(config.SecureServing.Listener)
-	advertise := o.Network.AdvertiseAddress
-	if advertise == nil && o.SecureServing.BindAddress.IsLoopback() {
-		advertise = o.SecureServing.BindAddress
-	}
-	if advertise == nil {
-		var err error
-		if advertise, err = o.SecureServing.DefaultExternalAddress(); err != nil {
-			return fmt.Errorf("no address to advertise: %w; set --advertise-address", err)
-		}
+	advertise, err := o.Advertised()
+	if err != nil {
+		return err
 	}
 	config.PublicAddress = advertise
 	config.ExternalAddress = o.Network.ExternalHostname

@@ -179,7 +179,7 @@ func (r *Requests) addFlags(fs *pflag.FlagSet) {
 
 func (n *Network) addFlags(fs *pflag.FlagSet) {
 	fs.IPVar(&n.AdvertiseAddress, "advertise-address", n.AdvertiseAddress,
-		"The address at which members of the cluster reach this server; the default is --bind-address or, if that is any address, the host's.")
+		"The address at which members of the cluster reach this server; the default is --bind-address or, if that is any address, one of the host's, of the family of --service-cluster-ip-range.")
 	fs.StringVar(&n.ServiceClusterIPRange, "service-cluster-ip-range", n.ServiceClusterIPRange,
 		"CIDR of the cluster IP addresses of services, or two, comma separated, of both families.")
 	fs.Var(&n.ServiceNodePortRange, "service-node-port-range", "Ports that services of type NodePort get, both ends included.")

@@ -185,7 +185,7 @@ type Agents struct {
 // Network describes the cluster's addresses.
 type Network struct {
 	// AdvertiseAddress is the address at which members of the cluster reach this
-	// server; the default is the bind address or, if that is unspecified, the host's.
+	// server; Advertised has the default.
 	AdvertiseAddress net.IP
 	// ServiceClusterIPRange is one CIDR or two, one of each family.
 	ServiceClusterIPRange string

@@ -64,6 +64,11 @@ func (o *Options) Validate() []error {
 	if a := o.Network.AdvertiseAddress; a != nil && a.IsUnspecified() {
 		errs = append(errs, fmt.Errorf("--advertise-address: %s is not an address that clients can connect to; name one of this machine's", a))
 	}
+	if address, named := o.namedAddress(); named {
+		if err := o.checkFamily(address); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if o.EventTTL < time.Second {
 		errs = append(errs, fmt.Errorf("--event-ttl: %s must be at least 1s, as 1h", o.EventTTL))
 	}
