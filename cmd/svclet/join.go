@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -23,7 +23,6 @@ import (
 
 	"svc.dev/svc/internal/fleetaddress"
 	"svc.dev/svc/internal/jointoken"
-	"svc.dev/svc/svclet/checkpoint"
 	"svc.dev/svc/svclet/config"
 	"svc.dev/svc/svclet/join"
 )
@@ -40,10 +39,11 @@ type joinOptions struct {
 	// domain is the group domain of the fleet to join, whose host the API server is; empty
 	// for the cluster itself. fleet is the name of the fleet.
 	domain, fleet string
+	systemd       systemd
 }
 
 func newJoin(getenv func(string) string) *cobra.Command {
-	o := &joinOptions{}
+	o := &joinOptions{systemd: thisSystemd()}
 	cmd := &cobra.Command{
 		Use:   "join {https://HOST:6443 --token ID.KEY --ca-cert-hash sha256:HEX [--group-domain DOMAIN] | --svcconfig FILE} [-- SVCLET FLAGS]",
 		Short: "Make this machine a node of a cluster",
@@ -143,8 +143,9 @@ func (o *joinOptions) run(ctx context.Context, getenv func(string) string, out, 
 		return errors.New("only Linux runs pods")
 	case os.Geteuid() != 0:
 		return errors.New("only root can run pods")
-	case files.Joined():
-		return fmt.Errorf("this machine has joined a cluster already: %s exists; 'svclet reset' undoes that", files.Connection())
+	}
+	if err := o.refuseSecond(files); err != nil {
+		return err
 	}
 	args, err := o.write(ctx, files, out)
 	if err != nil {
@@ -157,14 +158,14 @@ func (o *joinOptions) run(ctx context.Context, getenv func(string) string, out, 
 	if err := files.WriteArguments(args); err != nil {
 		return errors.Join(fmt.Errorf("--config-dir: %w", err), files.Remove())
 	}
-	if !hasSystemd() {
+	if !o.systemd.runs {
 		fmt.Fprintf(out, "systemd does not run here: svclet runs in the foreground. To start it again: svclet %s\n", strings.Join(args, " "))
 		if code := run(args, getenv, out, errOut); code != 0 {
 			return errors.New("svclet has failed; 'svclet reset' undoes the join")
 		}
 		return nil
 	}
-	if err := startUnit(ctx, args); err != nil {
+	if err := o.systemd.start(ctx, args); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "svclet runs as a service of systemd; waiting for its connection file")
@@ -172,6 +173,21 @@ func (o *joinOptions) run(ctx context.Context, getenv func(string) string, out, 
 		return err
 	}
 	fmt.Fprintln(out, "this machine has joined the cluster: 'svc kubectl get nodes' shows it when it is ready")
+	return nil
+}
+
+// refuseSecond returns an error if the machine has joined a cluster, or waits for its certificate
+// after a join: the svclet of that join uses the files, and may run.
+func (o *joinOptions) refuseSecond(files join.Files) error {
+	made := []string{files.Connection(), files.ArgumentsFile()}
+	if o.systemd.runs {
+		made = append(made, o.systemd.unitFile)
+	}
+	for _, path := range made {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(err, fmt.Errorf("this machine has joined a cluster already: %s exists; 'svclet reset' undoes that", path))
+		}
+	}
 	return nil
 }
 
@@ -221,34 +237,6 @@ func (o *joinOptions) withRelease(ctx context.Context, files join.Files, args []
 		return args
 	}
 	return append([]string{"--version=" + release}, args...)
-}
-
-// hasSystemd reports whether systemd manages the machine's services (sd_booted(3)).
-func hasSystemd() bool {
-	info, err := os.Lstat("/run/systemd/system")
-	return err == nil && info.IsDir()
-}
-
-// startUnit writes systemd's unit of svclet and starts it, now and at each boot.
-func startUnit(ctx context.Context, args []string) error {
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	if err := checkpoint.ReplaceMode(join.UnitFile, []byte(join.Unit(program, args)), 0o644); err != nil {
-		return err
-	}
-	if err := systemctl(ctx, "daemon-reload"); err != nil {
-		return err
-	}
-	return systemctl(ctx, "enable", "--now", filepath.Base(join.UnitFile))
-}
-
-func systemctl(ctx context.Context, args ...string) error {
-	if output, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(output)))
-	}
-	return nil
 }
 
 // joinTimeout is how long svclet may take to get its certificate: kubeadm's 5 minutes.

@@ -35,6 +35,16 @@ func TestWrongArgumentsOfJoinAreRefused(t *testing.T) {
 	}
 }
 
+// connectionFile is one with which a machine can join.
+const connectionFile = `
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://192.0.2.1:6443"}}]
+users: [{name: u, user: {token: secret}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+`
+
 func TestAJoinWithABadFlagKeepsTheConfigurationFile(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can join")
@@ -42,14 +52,7 @@ func TestAJoinWithABadFlagKeepsTheConfigurationFile(t *testing.T) {
 	files := join.Files{Dir: t.TempDir()}
 	connection := filepath.Join(t.TempDir(), "connection")
 	own := "apiVersion: svclet.config.k8s.io/v1beta1\nkind: SvcletConfiguration\nmaxPods: 5\n"
-	for path, content := range map[string]string{files.Configuration(): own, connection: `
-apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: "https://192.0.2.1:6443"}}]
-users: [{name: u, user: {token: secret}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-current-context: c
-`} {
+	for path, content := range map[string]string{files.Configuration(): own, connection: connectionFile} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +72,7 @@ current-context: c
 // resettingOf returns the reset with the files of a join, and what it removes.
 func resettingOf(t *testing.T, files join.Files, rootDir string) (*resetting, containerd.Leavings) {
 	t.Helper()
-	r, err := newResetting(files, rootDir, func(string) string { return "" })
+	r, err := newResetting(files, systemd{}, rootDir, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,8 +44,12 @@ used it, and the join stays. The Node stays in the cluster until "svc kubectl de
 		if os.Geteuid() != 0 {
 			return errors.New("only root can do this")
 		}
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			return fmt.Errorf("--config-dir: %w", err)
+		}
 		files := join.Files{Dir: dir}
-		r, err := newResetting(files, rootDir, getenv)
+		r, err := newResetting(files, thisSystemd(), rootDir, getenv)
 		if err != nil {
 			return err
 		}
@@ -74,7 +78,8 @@ used it, and the join stays. The Node stays in the cluster until "svc kubectl de
 // resetting is the reset of a svclet.
 type resetting struct {
 	*config.Settings
-	files join.Files
+	files   join.Files
+	systemd systemd
 	// joined reports whether the settings are those of svclet join, whose files go, too. Apart
 	// is true for another svclet than the one that has joined.
 	joined, apart bool
@@ -84,13 +89,13 @@ type resetting struct {
 
 // newResetting returns the reset of the svclet that has joined, with its settings, or of the one
 // that has used the directory rootDir.
-func newResetting(files join.Files, rootDir string, getenv func(string) string) (*resetting, error) {
+func newResetting(files join.Files, systemd systemd, rootDir string, getenv func(string) string) (*resetting, error) {
 	args, err := files.ReadArguments()
 	if err != nil {
 		return nil, err
 	}
-	r := &resetting{files: files, joined: args != nil || files.Joined()}
-	byFile := args == nil && files.Joined() // by a release that did not write the command line
+	r := &resetting{files: files, systemd: systemd, joined: args != nil || files.Joined() || systemd.runsWith(files)}
+	byFile := args == nil && r.joined // by a release that did not write the command line, or it is gone
 	if byFile {
 		if _, err := os.Stat(files.Configuration()); err == nil {
 			args = []string{"--config=" + files.Configuration()}
@@ -171,9 +176,8 @@ func (r *resetting) leavings(ctx context.Context) (containerd.Leavings, error) {
 // number of pods, and the names of what others have made in the root directory.
 func (r *resetting) reset(ctx context.Context) (pods int, kept []string, err error) {
 	var errs []error
-	systemd := hasSystemd()
-	if _, err := os.Stat(join.UnitFile); err == nil && systemd && r.joined {
-		errs = append(errs, systemctl(ctx, "disable", "--now", filepath.Base(join.UnitFile)), os.Remove(join.UnitFile), systemctl(ctx, "daemon-reload"))
+	if r.joined {
+		errs = append(errs, r.systemd.remove(ctx))
 	}
 	lock, err := agent.LockRoot(r.RootDir)
 	if err != nil {
@@ -189,7 +193,7 @@ func (r *resetting) reset(ctx context.Context) (pods int, kept []string, err err
 		return 0, nil, errors.Join(append(errs, err)...)
 	}
 	pods, err = containerd.Reset(ctx, containerd.Config{Dir: containerdDir(r.RootDir), Programs: programs}, r.left)
-	if slice := filepath.Base(r.left.Cgroup); systemd && strings.HasSuffix(slice, ".slice") {
+	if slice := filepath.Base(r.left.Cgroup); r.systemd.runs && strings.HasSuffix(slice, ".slice") {
 		err = errors.Join(err, systemctl(ctx, "stop", slice))
 	}
 	if errs = append(errs, err); errors.Join(errs...) == nil {
@@ -197,7 +201,7 @@ func (r *resetting) reset(ctx context.Context) (pods int, kept []string, err err
 		errs = append(errs, err)
 	}
 	if !r.apart {
-		errs = append(errs, removeDelay(ctx))
+		errs = append(errs, r.removeDelay(ctx))
 	}
 	if err := errors.Join(errs...); err != nil || !r.joined {
 		return pods, kept, err // the files are needed to run it again
@@ -206,9 +210,9 @@ func (r *resetting) reset(ctx context.Context) (pods int, kept []string, err err
 }
 
 // removeDelay removes the delay of shutdowns of the machine that svclet has given logind.
-func removeDelay(ctx context.Context) error {
+func (r *resetting) removeDelay(ctx context.Context) error {
 	removed, err := shutdown.RemoveDelay()
-	if err != nil || !removed || !hasSystemd() {
+	if err != nil || !removed || !r.systemd.runs {
 		return err
 	}
 	return systemctl(ctx, "kill", "--signal=HUP", "systemd-logind.service")
