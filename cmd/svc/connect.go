@@ -126,18 +126,30 @@ func (c *administrator) content() (*clientcmdapi.Config, error) {
 		content = &raw
 	}
 	if err == nil {
-		err = clientcmd.ResolveLocalPaths(content)
-	}
-	if err == nil {
-		err = clientcmdapi.MinifyConfig(content)
-	}
-	if err == nil {
-		err = clientcmdapi.FlattenConfig(content)
+		if err = reduce(content); err != nil && file != "" {
+			err = fmt.Errorf("%s: %w", file, err)
+		}
 	}
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", subject, err), c.cmd}
 	}
 	return content, nil
+}
+
+// reduce does what content describes. It returns an error if the current context leads to no
+// server.
+func reduce(content *clientcmdapi.Config) error {
+	if err := clientcmd.ResolveLocalPaths(content); err != nil {
+		return err
+	}
+	if err := clientcmdapi.MinifyConfig(content); err != nil {
+		return err
+	}
+	current := content.CurrentContext
+	if cluster := content.Clusters[content.Contexts[current].Cluster]; cluster == nil || cluster.Server == "" {
+		return fmt.Errorf("the context %q names no cluster with a server: add one, or choose another context", current)
+	}
+	return clientcmdapi.FlattenConfig(content)
 }
 
 // several reads the files of KUBECONFIG as kubectl does.

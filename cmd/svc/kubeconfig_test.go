@@ -74,6 +74,23 @@ func TestKubeconfigSaysWhatItNeeds(t *testing.T) {
 	}
 }
 
+func TestKubeconfigNamesAContextWithoutAServer(t *testing.T) {
+	for name, content := range map[string]string{
+		"no cluster": `{"clusters":[{"name":"x","cluster":{"server":"https://x"}}],"contexts":[{"name":"c","context":{"namespace":"a"}}],"current-context":"c"}`,
+		"no server":  `{"clusters":[{"name":"h","cluster":{}}],"contexts":[{"name":"c","context":{"cluster":"h"}}],"current-context":"c"}`,
+	} {
+		file := filepath.Join(t.TempDir(), "config")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errOut strings.Builder
+		code := run([]string{"kubeconfig", "--group-domain=svc.dev", "--host-kubeconfig=" + file}, &out, &errOut)
+		if want := "--host-kubeconfig: " + file + `: the context "c" names no cluster with a server`; code != 1 || !strings.Contains(errOut.String(), want) {
+			t.Errorf("%s: exit code %d, %q, want %q", name, code, errOut.String(), want)
+		}
+	}
+}
+
 func TestACommandWhoseServerRefusesConnectionsSaysWhatMayHelp(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(file, []byte(`{"clusters":[{"name":"h","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"c","context":{"cluster":"h"}}],"current-context":"c"}`), 0o600); err != nil {

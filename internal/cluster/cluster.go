@@ -24,7 +24,8 @@ import (
 	"svc.dev/svc/svclet/host"
 )
 
-// stopTimeout bounds the time from the signal to the end of the process.
+// stopTimeout bounds the time from the signal to the end of the process, after the time in
+// which the API server goes on answering (--shutdown-delay-duration).
 const stopTimeout = 10 * time.Second
 
 // Config is what a cluster is made with.
@@ -113,9 +114,7 @@ func (c *Cluster) Run(ctx context.Context, started func(Report)) error {
 			return err
 		}
 	}
-	group := &component.Group{
-		Components: c.components(), Program: c.Program, Progress: c.Messages, StopTimeout: stopTimeout, Clock: c.Clock,
-	}
+	group := c.group()
 	began := c.Clock.Now()
 	components, err := group.Start(ctx)
 	withdraw := func() {}
@@ -138,6 +137,13 @@ func (c *Cluster) Run(ctx context.Context, started func(Report)) error {
 	}
 	withdraw()
 	return errors.Join(err, group.Stop())
+}
+
+// group returns the components of the cluster.
+func (c *Cluster) group() *component.Group {
+	return &component.Group{
+		Components: c.components(), Program: c.Program, Progress: c.Messages, StopTimeout: stopTimeout + c.Server.Requests.ShutdownDelay, Clock: c.Clock,
+	}
 }
 
 // components are those of the cluster, in the order of their starts.

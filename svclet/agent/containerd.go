@@ -29,9 +29,23 @@ func StartContainerd(ctx context.Context, c containerd.Config) (*containerd.Runt
 		return nil, err
 	}
 	if err := load.ImportPause(ctx, started.Endpoint); err != nil {
-		return nil, errors.Join(err, started.Stop(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, giveUp(ctx, started, started.Adopted))
 	}
 	return started, nil
+}
+
+// giveUp ends the use of a containerd after a failure: one that this start has started stops, and
+// one that ran before runs on.
+func giveUp(ctx context.Context, started interface {
+	Close()
+	Stop(ctx context.Context) error
+}, adopted bool,
+) error {
+	if adopted {
+		started.Close()
+		return nil
+	}
+	return started.Stop(context.WithoutCancel(ctx))
 }
 
 // rulesInterval is the time between two checks of the iptables rules of pods.

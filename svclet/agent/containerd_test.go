@@ -15,6 +15,27 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// fakeContainerd records how it is ended.
+type fakeContainerd struct{ ended string }
+
+func (f *fakeContainerd) Close() { f.ended = "closed" }
+
+func (f *fakeContainerd) Stop(ctx context.Context) error {
+	f.ended = "stopped"
+	return ctx.Err()
+}
+
+func TestAStartThatFailsStopsOnlyAContainerdOfItsOwn(t *testing.T) {
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	for adopted, want := range map[bool]string{true: "closed", false: "stopped"} {
+		started := &fakeContainerd{}
+		if err := giveUp(interrupted, started, adopted); err != nil || started.ended != want {
+			t.Errorf("adopted %t: it is %s, %v; want %s", adopted, started.ended, err, want)
+		}
+	}
+}
+
 func TestRulesOfPodsAreCheckedEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

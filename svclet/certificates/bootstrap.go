@@ -101,10 +101,13 @@ func (b Bootstrap) Run(ctx context.Context) error {
 		case <-b.Clock.After(pause):
 		}
 	}
+	if err := writeConnection(api, b.Connection, store.CurrentPath()); err != nil {
+		return err // with the key, the next start finds the same request
+	}
 	if err := os.Remove(keyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("--cert-dir: %w", err)
 	}
-	return writeConnection(api, b.Connection, store.CurrentPath())
+	return nil
 }
 
 // errRejected is the error of a request that is denied, or that the signer fails.

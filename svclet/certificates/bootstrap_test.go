@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -56,5 +57,26 @@ func TestBootstrapReplacesADamagedKey(t *testing.T) {
 				t.Errorf("the key of the request is left: %v", err)
 			}
 		})
+	}
+}
+
+// A disk may be full for a moment. In a fleet an administrator approves each request.
+func TestBootstrapSendsNoOtherRequestAfterItsConnectionFileCouldNotBeWritten(t *testing.T) {
+	server, dir := newAPIServer(t), t.TempDir()
+	b := server.bootstrap(t, dir)
+	written := b.Connection
+	b.Connection = filepath.Join(dir, strings.Repeat("a", 255)) // too long for the file that replaces it
+	if err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "--svcconfig: ") {
+		t.Fatalf("the error is %v", err)
+	}
+	b.Connection = written
+	if err := b.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if sent := server.sent(); len(sent) != 1 {
+		t.Errorf("%d requests were sent", len(sent))
+	}
+	if _, err := os.Stat(filepath.Join(dir, clientPair+".key.tmp")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the key of the request is left: %v", err)
 	}
 }

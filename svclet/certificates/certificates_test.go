@@ -124,6 +124,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost:
 		csr := &certificatesv1.CertificateSigningRequest{}
 		_ = json.NewDecoder(r.Body).Decode(csr)
+		s.mu.Lock()
+		exists := slices.ContainsFunc(s.requests, func(sent *certificatesv1.CertificateSigningRequest) bool { return sent.Name == csr.Name })
+		s.mu.Unlock()
+		if exists {
+			answer(409, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonAlreadyExists, Code: 409})
+			return
+		}
 		answer(201, s.add(csr, user))
 	case r.URL.Query().Get("watch") == "true":
 		if r.URL.Query().Get("sendInitialEvents") == "true" {
