@@ -68,7 +68,7 @@ func Steps(c Config) []Step {
 		steps = append(steps, ranges.step())
 	}
 	steps = append(steps, []Step{
-		{Name: "bootstrap-controller", Interval: repairInterval, Ensure: func(ctx context.Context) error {
+		{Name: "bootstrap-controller", Interval: EndpointsInterval, Ensure: func(ctx context.Context) error {
 			return ensureBasics(ctx, c.Client, c.Service, ranges)
 		}},
 		{Name: "start-legacy-token-tracking-controller", Interval: repairInterval, Ensure: func(ctx context.Context) error {
@@ -96,11 +96,14 @@ func ensureBasics(ctx context.Context, client kubernetes.Interface, service Serv
 	return EnsureService(ctx, client.CoreV1(), service)
 }
 
-// cached returns the options of a list from the watch cache as it is. A list that is at least as
-// new as its request waits for etcd to report the progress of the watch, which the library asks
-// for at most every 100 ms. If another server has written since, a create finds the object, or an
-// update fails and the step is repeated.
-func cached() metav1.ListOptions { return metav1.ListOptions{ResourceVersion: "0"} }
+// cached returns the options of a read from the watch cache as it is, if the kind has one, and
+// cachedList those of a list. A get that is at least as new as its request asks etcd. Such a list
+// waits for etcd to report the progress of the watch, which the library asks for at most every
+// 100 ms. If another server has written since, a create finds the object, or an update fails and
+// the step is repeated.
+func cached() metav1.GetOptions { return metav1.GetOptions{ResourceVersion: "0"} }
+
+func cachedList() metav1.ListOptions { return metav1.ListOptions{ResourceVersion: "0"} }
 
 // each calls f for every item at the same time.
 func each[T any](ctx context.Context, items []T, f func(ctx context.Context, item T) error) error {

@@ -22,7 +22,7 @@ import (
 func ensureEndpoints(ctx context.Context, client corev1client.EndpointsGetter, servers []netip.AddrPort) error {
 	endpoints := client.Endpoints(metav1.NamespaceDefault)
 	wanted := endpointsOf(servers)
-	current, err := endpoints.Get(ctx, serviceName, metav1.GetOptions{})
+	current, err := endpoints.Get(ctx, serviceName, cached())
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = endpoints.Create(ctx, wanted, metav1.CreateOptions{})
@@ -61,7 +61,9 @@ func endpointsOf(servers []netip.AddrPort) *corev1.Endpoints {
 // deletes those that it wrote earlier and that are not needed any more.
 func ensureEndpointSlices(ctx context.Context, client discoveryv1client.EndpointSlicesGetter, servers []netip.AddrPort) error {
 	slicesClient := client.EndpointSlices(metav1.NamespaceDefault)
-	list, err := slicesClient.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + serviceName})
+	options := cachedList()
+	options.LabelSelector = discoveryv1.LabelServiceName + "=" + serviceName
+	list, err := slicesClient.List(ctx, options)
 	if err != nil {
 		return fmt.Errorf("list endpoint slices of service %s: %w", serviceName, err)
 	}

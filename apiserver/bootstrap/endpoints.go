@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	// RenewInterval is how often a server renews its lease. A server whose lease was
-	// not renewed for leaseDuration is dead.
-	RenewInterval = 10 * time.Second
-	leaseDuration = 25 * time.Second
+	// EndpointsInterval is how often the kubernetes Service and its endpoints are repaired,
+	// as by kube-apiserver, and how often a server renews its lease. A server whose lease
+	// was not renewed for leaseDuration is dead.
+	EndpointsInterval = 10 * time.Second
+	leaseDuration     = 25 * time.Second
 
 	// leaseLabel marks the servers' leases in kube-system.
 	leaseLabel = "apiserver.kubernetes.io/identity"
@@ -44,9 +45,8 @@ type Endpoints struct {
 	// lease is this server's, as last written; seen has the last renewals of the others.
 	lease *coordinationv1.Lease
 	seen  map[string]observation
-	// published are the servers that were last written, at publishedAt.
-	published   []netip.AddrPort
-	publishedAt time.Time
+	// published is set after the first success.
+	published bool
 }
 
 // observation is the renew time of a lease, and when this server first saw it.
@@ -66,9 +66,9 @@ func NewEndpoints(client kubernetes.Interface, clock clock.Clock, self netip.Add
 // does not remove its endpoint when it stops: without a server, no client can read
 // the endpoints.
 func (e *Endpoints) Step() Step {
-	step := Step{Name: "start-kubernetes-endpoints-controller", Interval: repairInterval, Ensure: e.Ensure}
+	step := Step{Name: "start-kubernetes-endpoints-controller", Interval: EndpointsInterval, Ensure: e.Ensure}
 	if e.shared {
-		step.Interval, step.Stop = RenewInterval, e.Withdraw
+		step.Stop = e.Withdraw
 	}
 	return step
 }
@@ -109,7 +109,7 @@ func (e *Endpoints) Withdraw(ctx context.Context) error {
 
 // missingNamespaces returns the namespaces that may not exist before the first success.
 func (e *Endpoints) missingNamespaces() []string {
-	if !e.publishedAt.IsZero() {
+	if e.published {
 		return nil
 	}
 	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem}
@@ -186,22 +186,17 @@ func (e *Endpoints) others(ctx context.Context) ([]netip.AddrPort, error) {
 	return alive, errors.Join(errs...)
 }
 
-// publish writes the servers if they have changed or were not written for
-// repairInterval.
+// publish writes the servers where the objects have others.
 func (e *Endpoints) publish(ctx context.Context, servers []netip.AddrPort) error {
 	slices.SortFunc(servers, netip.AddrPort.Compare)
 	servers = slices.Compact(servers)
-	now := e.clock.Now()
-	if !e.publishedAt.IsZero() && slices.Equal(servers, e.published) && now.Sub(e.publishedAt) < repairInterval {
-		return nil
-	}
 	if err := errors.Join(
 		ensureEndpoints(ctx, e.client.CoreV1(), servers),
 		ensureEndpointSlices(ctx, e.client.DiscoveryV1(), servers),
 	); err != nil {
 		return err
 	}
-	e.published, e.publishedAt = servers, now
+	e.published = true
 	return nil
 }
 

@@ -1,17 +1,22 @@
 package bootstrap
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -33,21 +38,21 @@ func TestServersPublishEachOtherUntilTheirLeasesEnd(t *testing.T) {
 	}
 	pass(0, a)
 	expect(t, client, "192.0.2.1 on 6443")
-	pass(RenewInterval, a, b, a)
+	pass(EndpointsInterval, a, b, a)
 	expect(t, client, "192.0.2.1,192.0.2.2 on 6443")
-	pass(RenewInterval, a, b)
+	pass(EndpointsInterval, a, b)
 	// b dies; a removes it when b's lease has not changed for its duration.
-	pass(RenewInterval, a)
-	pass(RenewInterval, a)
+	pass(EndpointsInterval, a)
+	pass(EndpointsInterval, a)
 	expect(t, client, "192.0.2.1,192.0.2.2 on 6443")
-	pass(RenewInterval, a)
-	pass(RenewInterval, a)
+	pass(EndpointsInterval, a)
+	pass(EndpointsInterval, a)
 	expect(t, client, "192.0.2.1 on 6443")
 	// b runs again: its lease was deleted, and it creates another.
 	if err := b.Ensure(t.Context()); err == nil {
 		t.Error("b did not notice that its lease was removed")
 	}
-	pass(RenewInterval, b, a)
+	pass(EndpointsInterval, b, a)
 	expect(t, client, "192.0.2.1,192.0.2.2 on 6443")
 	if err := a.Withdraw(t.Context()); err != nil {
 		t.Fatal(err)
@@ -74,21 +79,86 @@ func TestAServerWithoutSharedStorageHasNoLeaseAndKeepsItsEndpoint(t *testing.T) 
 	}
 }
 
-func TestUnchangedServersCauseNoRequestsBeforeTheInterval(t *testing.T) {
+func TestObjectsOfTheServiceThatAreDeletedAreThereAgainAfterTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		steps := Steps(Config{
+			Client: client, Clock: clock.RealClock{}, Advertise: netip.MustParseAddrPort("192.0.2.1:6443"),
+			Service: Service{ClusterIP: netip.MustParseAddr("10.0.0.1"), Port: 443, TargetPort: 6443},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for _, step := range steps {
+			go func() {
+				if step.First(ctx, clock.RealClock{}) == nil {
+					step.Keep(ctx, clock.RealClock{})
+				}
+			}()
+		}
+		services, endpoints, endpointSlices := client.CoreV1().Services("default"), client.CoreV1().Endpoints("default"), client.DiscoveryV1().EndpointSlices("default")
+		for _, after := range []time.Duration{time.Second, time.Minute} {
+			time.Sleep(after)
+			if err := errors.Join(
+				services.Delete(ctx, "kubernetes", metav1.DeleteOptions{}),
+				endpoints.Delete(ctx, "kubernetes", metav1.DeleteOptions{}),
+				endpointSlices.Delete(ctx, "kubernetes", metav1.DeleteOptions{}),
+			); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if _, err := services.Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil {
+				t.Error(err)
+			}
+			expect(t, client, "192.0.2.1 on 6443")
+		}
+	})
+}
+
+func TestServersThatShareAStorageRepairTheirEndpointsEachTime(t *testing.T) {
 	client := fake.NewClientset()
-	clock := clocktesting.NewFakeClock(noon)
-	e := NewEndpoints(client, clock, netip.MustParseAddrPort("192.0.2.1:6443"), false)
+	e := NewEndpoints(client, clocktesting.NewFakeClock(noon), netip.MustParseAddrPort("192.0.2.1:6443"), true)
 	for range 2 {
 		if err := e.Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		expect(t, client, "192.0.2.1 on 6443")
+		if err := errors.Join(
+			client.CoreV1().Endpoints("default").Delete(t.Context(), "kubernetes", metav1.DeleteOptions{}),
+			client.DiscoveryV1().EndpointSlices("default").Delete(t.Context(), "kubernetes", metav1.DeleteOptions{}),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An idle server asks often: it must not ask etcd.
+func TestTheServiceAndItsEndpointsAreReadFromTheWatchCache(t *testing.T) {
+	client := fake.NewClientset()
+	e := NewEndpoints(client, clocktesting.NewFakeClock(noon), netip.MustParseAddrPort("192.0.2.1:6443"), false)
+	for range 2 {
 		client.ClearActions()
+		if err := errors.Join(e.Ensure(t.Context()), ensureBasics(t.Context(), client, Service{Port: 443}, nil)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := e.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
+	var reads []string
+	for _, action := range client.Actions() {
+		var version string
+		switch action := action.(type) {
+		case clienttesting.GetActionImpl:
+			version = action.GetOptions.ResourceVersion
+		case clienttesting.ListActionImpl:
+			version = action.ListOptions.ResourceVersion
+		}
+		if reads = append(reads, action.GetResource().Resource); version != "0" {
+			t.Errorf("%s %s at the version %q", action.GetVerb(), action.GetResource().Resource, version)
+		}
 	}
-	if n := len(client.Actions()); n != 0 {
-		t.Errorf("%d requests, want none", n)
+	for _, resource := range []string{"services", "endpoints", "endpointslices"} {
+		if !slices.Contains(reads, resource) {
+			t.Errorf("%s are not read", resource)
+		}
 	}
 }
 

@@ -29,11 +29,11 @@ const flowControlManager = "api-priority-and-fairness-config-producer-v1"
 // if no client has changed them. Deleted objects are created again. Objects of
 // former releases are deleted if their annotation is true.
 func EnsureFlowControl(ctx context.Context, client flowcontrolv1client.FlowcontrolV1Interface) error {
-	levels, err := client.PriorityLevelConfigurations().List(ctx, cached())
+	levels, err := client.PriorityLevelConfigurations().List(ctx, cachedList())
 	if err != nil {
 		return fmt.Errorf("list priority level configurations: %w", err)
 	}
-	schemas, err := client.FlowSchemas().List(ctx, cached())
+	schemas, err := client.FlowSchemas().List(ctx, cachedList())
 	if err != nil {
 		return fmt.Errorf("list flow schemas: %w", err)
 	}

@@ -35,7 +35,7 @@ type getCreator[T metav1.Object] interface {
 // createIfAbsent creates the object unless one of its name exists. It does not
 // change an existing one.
 func createIfAbsent[T metav1.Object](ctx context.Context, client getCreator[T], obj T) error {
-	_, err := client.Get(ctx, obj.GetName(), metav1.GetOptions{})
+	_, err := client.Get(ctx, obj.GetName(), cached())
 	if !apierrors.IsNotFound(err) {
 		return err
 	}

@@ -95,7 +95,7 @@ func (k *serviceCIDRKeeper) ensure(ctx context.Context) error {
 // written returns the object in its desired state.
 func (k *serviceCIDRKeeper) written(ctx context.Context) (*networkingv1.ServiceCIDR, error) {
 	client := k.Client.ServiceCIDRs()
-	object, err := client.Get(ctx, serviceCIDRName, metav1.GetOptions{})
+	object, err := client.Get(ctx, serviceCIDRName, cached())
 	if apierrors.IsNotFound(err) {
 		object, err = client.Create(ctx, &networkingv1.ServiceCIDR{
 			ObjectMeta: metav1.ObjectMeta{Name: serviceCIDRName},

@@ -30,7 +30,7 @@ type listedObjects struct {
 }
 
 func listRoles(ctx context.Context, client kubernetes.Interface) (*listedObjects, error) {
-	rbac, all := client.RbacV1(), cached()
+	rbac, all := client.RbacV1(), cachedList()
 	clusterRoles, err := rbac.ClusterRoles().List(ctx, all)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -30,7 +31,9 @@ type podAccess struct {
 	// others are the ranges of pods of all nodes, with a comma between.
 	others string
 
-	client    kubernetes.Interface
+	client kubernetes.Interface
+
+	mu        sync.Mutex // guards what follows
 	published []netip.AddrPort
 	endpoints []*bootstrap.Endpoints
 }
@@ -56,17 +59,8 @@ func podAccessRules() []rbacv1.PolicyRule {
 	}
 }
 
-// podAccessInterval is how often the bridge, the listeners and the endpoints are repaired.
+// podAccessInterval is how often the bridge and the listeners are repaired.
 const podAccessInterval = 5 * time.Minute
-
-// interval is podAccessInterval or, if other servers would take this one for dead then, the
-// time after which its leases are renewed.
-func (p *podAccess) interval() time.Duration {
-	if p.shared {
-		return bootstrap.RenewInterval
-	}
-	return podAccessInterval
-}
 
 // start begins to listen on a bridge, until Stop. It does nothing
 // if the API server listens at other addresses.
@@ -79,13 +73,17 @@ func (p *podAccess) start(ctx context.Context, pods podBridge) error {
 		return err
 	}
 	step := bootstrap.Step{
-		Name: "pod-access", Interval: p.interval(), Wake: pods.PodRangesChanged(),
+		Name: "pod-access", Interval: podAccessInterval, Wake: pods.PodRangesChanged(),
 		Ensure: func(ctx context.Context) error { return p.ensure(ctx, pods) }, Stop: p.withdraw,
 	}
+	endpoints := bootstrap.Step{Name: "pod-access-endpoints", Interval: bootstrap.EndpointsInterval, Ensure: p.repair}
 	p.Go(ctx, "access of pods to the API server", func(ctx context.Context) error {
 		if err := step.First(ctx, p.clock); err != nil {
 			return err
 		}
+		var repairing sync.WaitGroup
+		defer repairing.Wait()
+		repairing.Go(func() { endpoints.Keep(ctx, p.clock) })
 		step.Keep(ctx, p.clock)
 		return nil
 	})
@@ -127,15 +125,33 @@ func (p *podAccess) publish(ctx context.Context, addresses []netip.AddrPort) err
 		return err
 	}
 	addresses = slices.DeleteFunc(slices.Clone(addresses), func(a netip.AddrPort) bool { return a.Addr().Is4() != services[0].Addr().Is4() })
-	if !slices.Equal(addresses, p.published) {
-		if err := p.withdraw(ctx); err != nil {
-			return err
-		}
-		p.published = addresses
-		for _, address := range addresses {
-			p.endpoints = append(p.endpoints, bootstrap.NewEndpoints(p.client, p.clock, address, p.shared))
-		}
+	if err := p.replace(ctx, addresses); err != nil {
+		return err
 	}
+	return p.repair(ctx)
+}
+
+// replace makes other addresses those that repair publishes.
+func (p *podAccess) replace(ctx context.Context, addresses []netip.AddrPort) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Equal(addresses, p.published) {
+		return nil
+	}
+	if err := p.withdrawLocked(ctx); err != nil {
+		return err
+	}
+	p.published = addresses
+	for _, address := range addresses {
+		p.endpoints = append(p.endpoints, bootstrap.NewEndpoints(p.client, p.clock, address, p.shared))
+	}
+	return nil
+}
+
+// repair publishes the endpoints again if they have been changed, and renews their leases.
+func (p *podAccess) repair(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, e := range p.endpoints {
 		if err := e.Ensure(ctx); err != nil {
 			return err
@@ -147,6 +163,12 @@ func (p *podAccess) publish(ctx context.Context, addresses []netip.AddrPort) err
 // withdraw removes the endpoints if other servers have theirs. A server that is alone
 // leaves them to the next start: without a server, no client can read them.
 func (p *podAccess) withdraw(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.withdrawLocked(ctx)
+}
+
+func (p *podAccess) withdrawLocked(ctx context.Context) error {
 	endpoints := p.endpoints
 	p.endpoints, p.published = nil, nil
 	if !p.shared {

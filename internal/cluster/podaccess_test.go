@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"svc.dev/svc/apiserver/bootstrap"
 )
@@ -64,7 +65,8 @@ func TestAServerAtALoopbackAddressIsServedAtTheBridgeOfPods(t *testing.T) {
 	dir := newDir(t)
 	c := configured(t, dir, clock.RealClock{})
 	components := c.components()
-	access := &podAccess{clock: c.Clock}
+	turned := clocktesting.NewFakeClock(time.Now())
+	access := &podAccess{clock: turned}
 	for _, part := range components {
 		switch part := part.(type) {
 		case *apiServer:
@@ -90,13 +92,24 @@ func TestAServerAtALoopbackAddressIsServedAtTheBridgeOfPods(t *testing.T) {
 
 	// The pods have no addresses yet.
 	bridge.set(address)
-	g.Eventually(func() ([]string, error) {
+	published := func() ([]string, error) {
 		slice, err := client.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 		if err != nil || len(slice.Endpoints) != 1 {
 			return nil, err
 		}
 		return slice.Endpoints[0].Addresses, nil
-	}).Should(gomega.Equal([]string{address.String()}))
+	}
+	g.Eventually(published).Should(gomega.Equal([]string{address.String()}))
+	g.Eventually(turned.Waiters).Should(gomega.Equal(2), "the next passes are planned")
+	if err := client.DiscoveryV1().EndpointSlices("default").Delete(t.Context(), "kubernetes", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g.Eventually(func() error {
+		_, err := client.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{ResourceVersion: "0"})
+		return err
+	}).ShouldNot(gomega.Succeed(), "the watch cache has the deletion")
+	turned.Step(bootstrap.EndpointsInterval)
+	g.Eventually(published).Should(gomega.Equal([]string{address.String()}), "it is there again after the interval")
 	at := netip.AddrPortFrom(address, uint16(c.Server.SecureServing.BindPort)).String() //nolint:gosec // a port
 	config.Host = "https://" + at
 	there, err := kubernetes.NewForConfig(config)
@@ -115,14 +128,5 @@ func TestAServerAtALoopbackAddressIsServedAtTheBridgeOfPods(t *testing.T) {
 	}).ShouldNot(gomega.Succeed())
 	if err := client.RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error(); err != nil {
 		t.Errorf("at the loopback address: %v", err)
-	}
-}
-
-func TestTheLeasesOfServersThatShareAStorageAreRenewedInTime(t *testing.T) {
-	if got := (&podAccess{shared: true}).interval(); got != bootstrap.RenewInterval {
-		t.Errorf("they are renewed every %v", got)
-	}
-	if got := (&podAccess{}).interval(); got != podAccessInterval {
-		t.Errorf("a single server repairs its endpoints every %v", got)
 	}
 }
