@@ -137,6 +137,11 @@ func (k *kernel) applyTunnel(want *plan.Tunnel) (int, error) {
 			return 0, err
 		}
 	}
+	if link.Attrs().MTU != want.MTU {
+		if err := k.netlink.LinkSetMTU(link, want.MTU); err != nil {
+			return 0, fmt.Errorf("set the MTU of the interface %s to %d: %w", k.tunnel, want.MTU, err)
+		}
+	}
 	if link.Attrs().Flags&net.FlagUp == 0 {
 		if err := k.netlink.LinkSetUp(link); err != nil {
 			return 0, fmt.Errorf("start the interface %s: %w", k.tunnel, err)

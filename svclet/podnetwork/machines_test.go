@@ -348,6 +348,22 @@ func TestWhatOtherProgramsRemoveIsWrittenAgain(t *testing.T) {
 	}
 }
 
+func TestTheTunnelFollowsTheMTUOfTheMachinesNetwork(t *testing.T) {
+	a, _ := newPair(t, plan.VXLAN)
+	number, _, _ := strings.Cut(a.shows("ip", "link", "show", "svc0-vx"), ":")
+	for _, mtu := range []int{1500, 1300, 1500} {
+		a.shows("ip", "link", "set", "eth0", "mtu", fmt.Sprint(mtu))
+		a.write()
+		link := a.shows("ip", "link", "show", "svc0-vx")
+		if !strings.Contains(link, fmt.Sprintf(" mtu %d ", mtu-plan.Overhead4)) {
+			t.Errorf("with a network of %d bytes: %s", mtu, link)
+		}
+		if again, _, _ := strings.Cut(link, ":"); again != number {
+			t.Errorf("it is another interface, which interrupts connections: %s", link)
+		}
+	}
+}
+
 // expectMissing expects that the loop finds that rules are missing, or that none are.
 func (m *machine) expectMissing(want bool) {
 	m.t.Helper()

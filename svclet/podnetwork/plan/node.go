@@ -11,7 +11,7 @@ import (
 func NodeOf(n *corev1.Node) Node {
 	node := Node{Name: n.Name, Created: n.CreationTimestamp.Unix()}
 	for _, a := range n.Status.Addresses {
-		if address, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+		if address, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP && address.Zone() == "" {
 			node.Addresses = append(node.Addresses, address.Unmap())
 		}
 	}

@@ -88,6 +88,7 @@ type Route struct {
 // Tunnel is this machine's end of the tunnels.
 type Tunnel struct {
 	Link     int        // the interface of Address
+	MTU      int        // that of pods
 	Address  netip.Addr // the source of packets between nodes
 	MAC      MAC
 	Internal []netip.Addr // the addresses of the end itself, one of each family
@@ -114,14 +115,16 @@ func Decide(in Input) Plan {
 		return Plan{}
 	}
 	p.self = nodes[0]
-	for _, n := range nodes {
-		p.addresses = append(p.addresses, n.Addresses...)
+	for rank, n := range nodes {
+		for _, a := range n.Addresses {
+			p.addresses = append(p.addresses, ranked{a, rank})
+		}
 	}
-	slices.SortFunc(p.addresses, netip.Addr.Compare)
+	slices.SortFunc(p.addresses, func(a, b ranked) int { return a.address.Compare(b.address) })
 	p.plan.Registered = true
 	p.planSelf()
-	for _, n := range nodes[1:] {
-		if reason := p.add(n); reason != "" {
+	for rank, n := range nodes[1:] {
+		if reason := p.add(n, rank+1); reason != "" {
 			p.plan.Problems = append(p.plan.Problems, Problem{n.Name, reason})
 		}
 	}
@@ -143,9 +146,16 @@ type planner struct {
 	Input
 	self Node
 	// addresses are those of all nodes, sorted.
-	addresses []netip.Addr
+	addresses []ranked
 	taken     []owned // sorted, without overlaps
 	plan      Plan
+}
+
+// ranked is the address of a node. Rank 0 is this node, and the others follow by their age: a
+// node, which writes its own addresses, takes nothing from this one and from older ones.
+type ranked struct {
+	address netip.Addr
+	rank    int
 }
 
 // owned is the pod CIDR of a node.
@@ -185,16 +195,21 @@ func (p *planner) planSelf() {
 	if address.Is6() {
 		p.plan.MTU -= Overhead6 - Overhead4
 	}
-	p.plan.Tunnel = &Tunnel{Link: path.Link, Address: address, MAC: macOf(address), Internal: internal(p.self.PodCIDRs)}
+	p.plan.Tunnel = &Tunnel{Link: path.Link, MTU: p.plan.MTU, Address: address, MAC: macOf(address), Internal: internal(p.self.PodCIDRs)}
 }
 
 // add plans for another node. It returns why its pods are not reached, or "".
-func (p *planner) add(n Node) string {
+func (p *planner) add(n Node, rank int) string {
 	if len(n.PodCIDRs) == 0 || len(n.Addresses) == 0 {
 		return "" // it is not ready, and has no pods
 	}
+	for _, a := range n.Addresses {
+		if o, found := p.overlapping(netip.PrefixFrom(a, a.BitLen())); found {
+			return fmt.Sprintf("its address %s is in the pod CIDR %s of node %s", a, o.cidr, o.node)
+		}
+	}
 	for _, cidr := range n.PodCIDRs {
-		if reason := p.refuse(cidr); reason != "" {
+		if reason := p.refuse(cidr, rank); reason != "" {
 			return reason
 		}
 	}
@@ -216,20 +231,33 @@ func (p *planner) add(n Node) string {
 	return reason
 }
 
-// refuse returns why a CIDR cannot be that of another node's pods, or "". A route to it
-// would take away connections of others.
-func (p *planner) refuse(cidr netip.Prefix) string {
-	at, _ := slices.BinarySearchFunc(p.addresses, cidr.Addr(), netip.Addr.Compare)
-	if at < len(p.addresses) && cidr.Contains(p.addresses[at]) {
-		return fmt.Sprintf("its pod CIDR %s contains %s, the address of a node", cidr, p.addresses[at])
-	}
-	at = p.search(cidr)
-	for _, o := range p.taken[max(0, at-1):min(len(p.taken), at+1)] {
-		if o.cidr.Overlaps(cidr) {
-			return fmt.Sprintf("its pod CIDR %s overlaps with %s of node %s", cidr, o.cidr, o.node)
+// refuse returns why a CIDR cannot be that of the pods of the node with this rank, or "". A
+// route to it would take away connections of others.
+func (p *planner) refuse(cidr netip.Prefix, rank int) string {
+	at, _ := slices.BinarySearchFunc(p.addresses, cidr.Addr(), func(a ranked, first netip.Addr) int { return a.address.Compare(first) })
+	for _, a := range p.addresses[at:] {
+		if !cidr.Contains(a.address) {
+			break
+		}
+		if a.rank <= rank {
+			return fmt.Sprintf("its pod CIDR %s contains %s, the address of a node", cidr, a.address)
 		}
 	}
+	if o, found := p.overlapping(cidr); found {
+		return fmt.Sprintf("its pod CIDR %s overlaps with %s of node %s", cidr, o.cidr, o.node)
+	}
 	return ""
+}
+
+// overlapping returns a pod CIDR in taken that overlaps with another one.
+func (p *planner) overlapping(cidr netip.Prefix) (owned, bool) {
+	at := p.search(cidr)
+	for _, o := range p.taken[max(0, at-1):min(len(p.taken), at+1)] {
+		if o.cidr.Overlaps(cidr) {
+			return o, true
+		}
+	}
+	return owned{}, false
 }
 
 // routeTo plans the routes to a node on the same network.
