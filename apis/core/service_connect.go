@@ -11,8 +11,11 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/util/proxy"
 
 	"svc.dev/svc/apis/resource"
 )
@@ -34,20 +37,13 @@ var serviceProxy = resource.Connect{
 				return nil, err
 			}
 		}
-		obj, err := env.Objects(corev1.Resource("endpoints")).Get(ctx, req.Namespace, name)
+		find := endpointsHost
+		if env.ProxyBySlices {
+			find = sliceHost
+		}
+		host, err := find(ctx, env, req, name, port)
 		if err != nil {
 			return nil, err
-		}
-		endpoints := obj.(*corev1.Endpoints)
-		if len(endpoints.Subsets) == 0 {
-			return nil, noEndpoints(name)
-		}
-		host, err := randomHost(ctx, env, endpoints, port)
-		if err != nil {
-			return nil, err
-		}
-		if host == "" {
-			return nil, noEndpoints(req.Name)
 		}
 		return &resource.Location{URL: &url.URL{
 			Scheme: cmp.Or(scheme, "http"), Host: host, Path: req.Options.(*corev1.ServiceProxyOptions).Path,
@@ -73,48 +69,98 @@ func noEndpoints(service string) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", service))
 }
 
-// podEndpoint is an endpoint of a service that refers to a pod of its namespace.
-type podEndpoint struct {
-	pod, ip string
-	port    int32
-}
-
-// randomHost returns the address and port of a random endpoint of the named port, or ""
-// if there is none. The pod that the endpoint refers to must have the address: a client
-// that may write Endpoints must not choose what the API server connects to.
-func randomHost(ctx context.Context, env *resource.Env, endpoints *corev1.Endpoints, port string) (string, error) {
-	candidates := podEndpoints(endpoints, port)
+// endpointsHost returns the address and port of a random address of the service's Endpoints with
+// the named port.
+func endpointsHost(ctx context.Context, env *resource.Env, req resource.ConnectRequest, name, port string) (string, error) {
+	obj, err := env.Objects(corev1.Resource("endpoints")).Get(ctx, req.Namespace, name)
+	if err != nil {
+		return "", err
+	}
+	endpoints := obj.(*corev1.Endpoints)
+	if len(endpoints.Subsets) == 0 {
+		return "", noEndpoints(name)
+	}
+	candidates := candidatesOf(endpoints, port)
 	for _, i := range rand.Perm(len(candidates)) {
 		c := candidates[i]
-		p, err := getPod(ctx, env, endpoints.Namespace, c.pod)
-		switch {
-		case apierrors.IsNotFound(err), apierrors.IsBadRequest(err): // BadRequest: the name cannot be that of a pod
+		switch is, err := isPod(ctx, env, req.Namespace, c.target, c.ip); {
 		case err != nil:
 			return "", err
-		case slices.Contains(p.Status.PodIPs, corev1.PodIP{IP: c.ip}):
+		case is:
 			return net.JoinHostPort(c.ip, strconv.Itoa(int(c.port))), nil
 		}
 	}
-	return "", nil
+	return "", noEndpoints(req.Name)
 }
 
-// podEndpoints returns the ready endpoints of the named port that refer to pods of the
-// same namespace and whose addresses are not those of the API server's machine.
-func podEndpoints(endpoints *corev1.Endpoints, port string) []podEndpoint {
-	var found []podEndpoint
+// candidate is a ready address of Endpoints.
+type candidate struct {
+	target *corev1.ObjectReference
+	ip     string
+	port   int32
+}
+
+// candidatesOf returns the ready addresses with the named port.
+func candidatesOf(endpoints *corev1.Endpoints, port string) []candidate {
+	var found []candidate
 	for _, subset := range endpoints.Subsets {
 		for _, p := range subset.Ports {
 			if p.Name != port {
 				continue
 			}
 			for _, address := range subset.Addresses {
-				ip, target := net.ParseIP(address.IP), address.TargetRef
-				isPod := target != nil && target.Kind == "Pod" && target.Namespace == endpoints.Namespace
-				if isPod && ip != nil && ip.IsGlobalUnicast() {
-					found = append(found, podEndpoint{pod: target.Name, ip: address.IP, port: p.Port})
-				}
+				found = append(found, candidate{address.TargetRef, address.IP, p.Port})
 			}
 		}
 	}
 	return found
+}
+
+// sliceHost returns the address and port of a random ready endpoint of the service's
+// EndpointSlices with the named port, if possible of the cluster's primary IP family.
+func sliceHost(ctx context.Context, env *resource.Env, req resource.ConnectRequest, name, port string) (string, error) {
+	ofService := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: name})
+	list, err := env.Objects(discoveryv1.Resource("endpointslices")).List(ctx, req.Namespace, ofService)
+	if err != nil {
+		return "", err
+	}
+	all := make([]*discoveryv1.EndpointSlice, len(list))
+	for i, obj := range list {
+		all[i] = obj.(*discoveryv1.EndpointSlice)
+	}
+	family := corev1.IPv4Protocol
+	if len(env.ServiceCIDRs) > 0 && env.ServiceCIDRs[0].Addr().Is6() {
+		family = corev1.IPv6Protocol
+	}
+	var failure error
+	host, err := proxy.RandomEndpoint(name, all, port, family, func(e *discoveryv1.Endpoint) bool {
+		if failure != nil || len(e.Addresses) == 0 {
+			return false
+		}
+		is, err := isPod(ctx, env, req.Namespace, e.TargetRef, e.Addresses[0])
+		failure = err
+		return is
+	})
+	if failure != nil {
+		return "", failure
+	}
+	return host, err
+}
+
+// isPod reports whether an endpoint refers to a pod of the service's namespace that has the
+// endpoint's address, and whether this is not one of the API server's machine: a client that may
+// write endpoints must not choose what the API server connects to.
+func isPod(ctx context.Context, env *resource.Env, namespace string, target *corev1.ObjectReference, address string) (bool, error) {
+	ip := net.ParseIP(address)
+	if target == nil || target.Kind != "Pod" || target.Namespace != namespace || ip == nil || !ip.IsGlobalUnicast() {
+		return false, nil
+	}
+	p, err := getPod(ctx, env, namespace, target.Name)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsBadRequest(err): // BadRequest: the name cannot be that of a pod
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return slices.Contains(p.Status.PodIPs, corev1.PodIP{IP: address}), nil
 }
