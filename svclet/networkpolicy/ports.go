@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/klog/v2"
@@ -39,7 +40,9 @@ type portElement struct{ set, key string }
 
 const (
 	portChain = "prerouting"
-	portSet   = "ports"
+	// advertisedChain has a rule for each address of IPv6 that a port may advertise.
+	advertisedChain = "advertised"
+	portSet         = "ports"
 	// portAddresses is what the names of the sets of ports with their addresses begin with.
 	portAddresses = "addresses-"
 )
@@ -58,7 +61,23 @@ func portRules() []string {
 		"iifname @ports iifname . ip saddr != @addresses-ip counter drop",
 		"iifname @ports arp saddr ip != 0.0.0.0 iifname . arp saddr ip != @addresses-ip counter drop",
 		"iifname @ports ip6 saddr != { ::, fe80::/10 } iifname . ip6 saddr != @addresses-ip6 counter drop",
+		"iifname @ports icmpv6 type nd-neighbor-advert @th,64,16 & 0xffc0 != 0xfe80 jump " + advertisedChain,
 	}
+}
+
+// advertisedRules are the rules of neighbour advertisements by the ports with these elements. The
+// address that is advertised, the target, is 64 bits behind the beginning of the message (RFC 4861,
+// section 4.4). nftables has no name for it before 1.0.9, and no sets of what has none before 1.0.3.
+func advertisedRules(elements map[portElement]bool) []string {
+	var rules []string
+	for e := range elements {
+		if e.set == portAddresses+"ip6" {
+			port, address, _ := strings.Cut(e.key, " . ")
+			rules = append(rules, fmt.Sprintf("iifname %q @th,64,128 %#x return", port, netip.MustParseAddr(address).AsSlice()))
+		}
+	}
+	slices.Sort(rules)
+	return append(rules, "counter drop")
 }
 
 func newPorts(tables knftables.Interface, bridge, results string) *ports {
@@ -109,6 +128,12 @@ func (p *ports) sync(ctx context.Context, guarded bool) error {
 			tx.Add(e.element())
 		}
 	}
+	if rules := advertisedRules(want); guarded && !slices.Equal(rules, advertisedRules(p.elements)) {
+		tx.Flush(&knftables.Chain{Name: advertisedChain})
+		for _, rule := range rules {
+			tx.Add(&knftables.Rule{Chain: advertisedChain, Rule: rule})
+		}
+	}
 	p.written = false
 	if tx.NumOperations() > 0 {
 		if err := p.nft.Run(ctx, tx); err != nil {
@@ -122,11 +147,14 @@ func (p *ports) sync(ctx context.Context, guarded bool) error {
 func create(tx *knftables.Transaction) {
 	tx.Add(&knftables.Table{Comment: ptr.To(portComment)})
 	tx.Add(&knftables.Chain{Name: portChain, Type: ptr.To(knftables.FilterType), Hook: ptr.To(knftables.PreroutingHook), Priority: ptr.To(knftables.FilterPriority)})
+	tx.Add(&knftables.Chain{Name: advertisedChain})
 	for name, kind := range portSets() {
 		tx.Add(&knftables.Set{Name: name, Type: kind})
 	}
-	for _, rule := range portRules() {
-		tx.Add(&knftables.Rule{Chain: portChain, Rule: rule})
+	for chain, rules := range map[string][]string{portChain: portRules(), advertisedChain: advertisedRules(nil)} {
+		for _, rule := range rules {
+			tx.Add(&knftables.Rule{Chain: chain, Rule: rule})
+		}
 	}
 }
 
@@ -141,7 +169,7 @@ func (p *ports) verify(ctx context.Context) (missing bool, err error) {
 	if !p.written || p.elements == nil {
 		return false, nil
 	}
-	there, err := nft.HasRules(ctx, p.nft, map[string]int{portChain: len(portRules())})
+	there, err := nft.HasRules(ctx, p.nft, p.content().Rules)
 	if err != nil || there {
 		return false, err
 	}
@@ -152,7 +180,10 @@ func (p *ports) verify(ctx context.Context) (missing bool, err error) {
 
 // content returns what the table has.
 func (p *ports) content() nft.Content {
-	c := nft.Content{Rules: map[string]int{portChain: len(portRules())}, Elements: map[string]int{}}
+	c := nft.Content{
+		Rules:    map[string]int{portChain: len(portRules()), advertisedChain: len(advertisedRules(p.elements))},
+		Elements: map[string]int{},
+	}
 	for name := range portSets() {
 		c.Elements[name] = 0
 	}

@@ -80,3 +80,40 @@ func TestThePortsOfPodsHaveTheirAddresses(t *testing.T) {
 		t.Errorf("after the last policy there are rules:\n%s", rules)
 	}
 }
+
+func TestThePortsOfPodsAdvertiseTheirAddresses(t *testing.T) {
+	f := newFixture(t)
+	fake := f.ports.nft.(*kernel)
+	want := func(what string, rules ...string) {
+		t.Helper()
+		var got []string
+		for line := range strings.Lines(fake.Dump()) {
+			if _, rule, found := strings.Cut(strings.TrimSpace(line), "add rule bridge svc0-policies advertised "); found {
+				got = append(got, rule)
+			}
+		}
+		if rules = append(rules, "counter drop"); strings.Join(got, "\n") != strings.Join(rules, "\n") {
+			t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(rules, "\n"))
+		}
+	}
+	results := f.options.Results
+	f.must(writeResult(results, "veth1", "10.244.0.5"))
+	f.list(deny())
+	want("a pod without an address of IPv6")
+	f.must(writeResult(results, "veth2", "10.244.0.6", "fd00::6"))
+	f.sync(t.Context())
+	second := `iifname "veth2" @th,64,128 0xfd000000000000000000000000000006 return`
+	want("another one with an address", second)
+	f.must(writeResult(results, "veth3", "fd00::7"))
+	f.sync(t.Context())
+	want("and a third", second, `iifname "veth3" @th,64,128 0xfd000000000000000000000000000007 return`)
+	f.must(os.Remove(resultFile(results, "veth3")))
+	f.sync(t.Context())
+	want("without the third", second)
+	tx := fake.NewTransaction()
+	tx.Flush(&knftables.Chain{Name: "advertised"})
+	f.must(fake.Fake.Run(t.Context(), tx))
+	f.check(t.Context())
+	f.sync(t.Context())
+	want("after another program has flushed the rules", second)
+}
