@@ -10,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +35,7 @@ func serviceWith(port int32, change func(*corev1.Service)) *corev1.Service {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, HealthCheckNodePort: port,
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
 		},
 	}
 	if change != nil {
@@ -43,8 +46,9 @@ func serviceWith(port int32, change func(*corev1.Service)) *corev1.Service {
 
 func sliceOf(name string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		Endpoints:  endpoints,
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   endpoints,
 	}
 }
 
@@ -76,18 +80,39 @@ func TestReadyEndpointsOfTheNodeAreCountedOnce(t *testing.T) {
 			s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"}
 		}), health{}},
 	} {
-		if got := healthOf(services.Object{Service: test.service, Slices: all}, "here"); got != test.want {
+		if got := healthOf(services.Object{Service: test.service, Slices: all}, "here", corev1.IPv4Protocol); got != test.want {
 			t.Errorf("%s: %v, want %v", rule, got, test.want)
 		}
 	}
 }
 
-// machine has the listeners of servers, by port, at free ports of the loopback address.
+func TestEachFamilyOfAServiceHasItsOwnPortAndCount(t *testing.T) {
+	second := sliceOf("six", endpoint("here", "fd00::1", true))
+	second.AddressType = discoveryv1.AddressTypeIPv6
+	object := services.Object{Slices: []*discoveryv1.EndpointSlice{sliceOf("four", endpoint("here", "10.0.0.1", true), endpoint("here", "10.0.0.2", true)), second}}
+	for families, want := range map[string][2]health{
+		"IPv4": {{31000, 2}, {}}, "IPv6": {{}, {31000, 1}}, "IPv4,IPv6": {{31000, 2}, {31000, 1}},
+	} {
+		object.Service = serviceWith(31000, func(s *corev1.Service) {
+			s.Spec.IPFamilies = nil
+			for family := range strings.SplitSeq(families, ",") {
+				s.Spec.IPFamilies = append(s.Spec.IPFamilies, corev1.IPFamily(family))
+			}
+		})
+		if got := [2]health{healthOf(object, "here", corev1.IPv4Protocol), healthOf(object, "here", corev1.IPv6Protocol)}; got != want {
+			t.Errorf("%s: %v, want %v", families, got, want)
+		}
+	}
+}
+
+// machine has the listeners of servers, by network and port, at free ports of the loopback address.
 type machine struct {
 	mu        sync.Mutex
 	addresses map[string]string
 	open      map[string]bool
 	busy      bool
+	// without is a network that the machine does not have.
+	without string
 }
 
 type opened struct {
@@ -106,10 +131,14 @@ func (m *machine) listen(network, address string) (net.Listener, error) {
 	if m.busy {
 		return nil, errors.New("address already in use")
 	}
+	if network == m.without {
+		return nil, syscall.EAFNOSUPPORT
+	}
+	address = network + address
 	if m.open[address] {
 		return nil, fmt.Errorf("%s is in use", address)
 	}
-	listener, err := net.Listen(network, "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -166,10 +195,39 @@ func TestTheRetryOfAServiceThatIsGoneOpensNoPort(t *testing.T) {
 	m := &machine{addresses: map[string]string{}, open: map[string]bool{}}
 	turned := clocktesting.NewFakeClock(time.Now())
 	s := New(Options{Services: store, Node: "here", Clock: turned, Listen: m.listen})
-	s.failed[services.Key{Namespace: "shop", Name: "web"}] = failure{31000, turned.Now()}
+	s.failed[key{services.Key{Namespace: "shop", Name: "web"}, corev1.IPv4Protocol}] = failure{31000, turned.Now()}
 	s.sync(t.Context())
 	if len(m.ports()) > 0 || len(s.running) > 0 || len(s.failed) > 0 {
 		t.Errorf("ports %v are open, %d servers run, and %d are to be tried again", m.ports(), len(s.running), len(s.failed))
+	}
+}
+
+func TestEachFamilyOfAServiceIsServedWhereTheMachineHasIt(t *testing.T) {
+	for without, want := range map[string][]string{"": {"tcp4:31000 2", "tcp6:31000 1"}, "tcp6": {"tcp4:31000 2"}} {
+		store := services.New()
+		dual := serviceWith(31000, func(s *corev1.Service) { s.Spec.IPFamilies = append(s.Spec.IPFamilies, corev1.IPv6Protocol) })
+		four, six := sliceOf("four", endpoint("here", "10.0.0.1", true), endpoint("here", "10.0.0.2", true)), sliceOf("six", endpoint("here", "fd00::1", true))
+		six.AddressType = discoveryv1.AddressTypeIPv6
+		m := &machine{addresses: map[string]string{}, open: map[string]bool{}, without: without}
+		s := New(Options{
+			Services: store, Node: "here", Clock: clocktesting.NewFakeClock(time.Now()), Listen: m.listen, Proxied: func() bool { return true },
+			Warn: func(_ *corev1.Service, reason, message string) { t.Errorf("event %s: %s", reason, message) },
+		})
+		if err := errors.Join(store.Services().Replace([]any{dual}, "1"), store.EndpointSlices().Replace([]any{four, six}, "1")); err != nil {
+			t.Fatal(err)
+		}
+		s.sync(t.Context())
+		var got []string
+		for _, port := range m.ports() {
+			_, weight, _ := m.get(t, port)
+			got = append(got, port+" "+weight)
+		}
+		if !slices.Equal(got, want) || len(s.failed) > 0 {
+			t.Errorf("without %q: served are %v, want %v, and %d are to be tried again", without, got, want, len(s.failed))
+		}
+		for _, server := range s.running {
+			server.stop()
+		}
 	}
 }
 
@@ -200,18 +258,18 @@ func TestAPortAnswersWhileItsServiceHasOne(t *testing.T) {
 	}
 	must(store.Services().Replace([]any{serviceWith(31000, nil)}, "1"))
 	must(store.EndpointSlices().Replace(nil, "1"))
-	eventually(t, "the port is open", func() bool { return slices.Equal(m.ports(), []string{":31000"}) })
-	if status, weight, body := m.get(t, ":31000"); status != 503 || weight != "0" || body.Service.Namespace != "shop" || body.Service.Name != "web" || !body.ServiceProxyHealthy {
+	eventually(t, "the port is open", func() bool { return slices.Equal(m.ports(), []string{"tcp4:31000"}) })
+	if status, weight, body := m.get(t, "tcp4:31000"); status != 503 || weight != "0" || body.Service.Namespace != "shop" || body.Service.Name != "web" || !body.ServiceProxyHealthy {
 		t.Errorf("without endpoints: %d, weight %s, %+v", status, weight, body)
 	}
 
 	must(store.EndpointSlices().Add(sliceOf("a", endpoint("here", "10.0.0.1", true), endpoint("here", "10.0.0.2", true))))
 	eventually(t, "the endpoints are counted", func() bool {
-		status, weight, body := m.get(t, ":31000")
+		status, weight, body := m.get(t, "tcp4:31000")
 		return status == 200 && weight == "2" && body.LocalEndpoints == 2
 	})
 	proxied.Store(false)
-	if status, weight, body := m.get(t, ":31000"); status != 503 || weight != "2" || body.ServiceProxyHealthy {
+	if status, weight, body := m.get(t, "tcp4:31000"); status != 503 || weight != "2" || body.ServiceProxyHealthy {
 		t.Errorf("without rules: %d, weight %s, %+v", status, weight, body)
 	}
 	proxied.Store(true)
@@ -219,10 +277,10 @@ func TestAPortAnswersWhileItsServiceHasOne(t *testing.T) {
 	// The service is replaced by another one with its port.
 	must(store.Services().Replace([]any{serviceWith(31000, func(s *corev1.Service) { s.Name = "other" }), serviceWith(31001, nil)}, "2"))
 	eventually(t, "both ports are open", func() bool {
-		return slices.Equal(m.ports(), []string{":31000", ":31001"})
+		return slices.Equal(m.ports(), []string{"tcp4:31000", "tcp4:31001"})
 	})
 	eventually(t, "the port is that of the other service", func() bool {
-		_, _, body := m.get(t, ":31000")
+		_, _, body := m.get(t, "tcp4:31000")
 		return body.Service.Name == "other"
 	})
 
@@ -245,7 +303,7 @@ func TestAPortAnswersWhileItsServiceHasOne(t *testing.T) {
 	m.mu.Lock()
 	m.busy = false
 	m.mu.Unlock()
-	eventually(t, "the port is tried again", func() bool { turned.Step(time.Second); return slices.Equal(m.ports(), []string{":31002"}) })
+	eventually(t, "the port is tried again", func() bool { turned.Step(time.Second); return slices.Equal(m.ports(), []string{"tcp4:31002"}) })
 	cancel()
 	<-done
 	if len(warnings) > 0 {

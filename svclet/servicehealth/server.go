@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,10 +55,20 @@ const (
 type Servers struct {
 	options Options
 	changes *services.Changes
-	running map[services.Key]*server
+	running map[key]*server
 	// failed are the services whose ports could not be listened on.
-	failed map[services.Key]failure
+	failed map[key]failure
 }
+
+// key is an IP family of a service. Each has a server, as with kube-proxy: the nodes with
+// endpoints may differ.
+type key struct {
+	services.Key
+	family corev1.IPFamily
+}
+
+// networks are what the servers of the families listen to.
+var networks = map[corev1.IPFamily]string{corev1.IPv4Protocol: "tcp4", corev1.IPv6Protocol: "tcp6"}
 
 // failure is a port that was in use, and when it is tried again.
 type failure struct {
@@ -70,7 +81,7 @@ func New(o Options) *Servers {
 	if o.Listen == nil {
 		o.Listen = net.Listen
 	}
-	return &Servers{options: o, changes: o.Services.Follow(), running: map[services.Key]*server{}, failed: map[services.Key]failure{}}
+	return &Servers{options: o, changes: o.Services.Follow(), running: map[key]*server{}, failed: map[key]failure{}}
 }
 
 // Run listens to the ports of services on all addresses of the machine, as node ports
@@ -119,31 +130,34 @@ func (s *Servers) sync(ctx context.Context) {
 		return
 	}
 	// Ports are freed first: a service may have the port of another one that is gone.
-	starting, freed, now := map[services.Key]health{}, map[int32]bool{}, s.options.Clock.Now()
-	for k := range changes {
-		h := healthOf(s.options.Services.Get(k), s.options.Node)
-		old := s.running[k]
-		if old != nil && old.port == h.port {
-			old.endpoints.Store(int64(h.endpoints))
-			continue
-		}
-		if old != nil {
-			old.stop()
-			delete(s.running, k)
-			freed[old.port] = true
-		}
-		if s.failed[k].port == h.port {
-			continue // it has no port, or one that is retried
-		}
-		delete(s.failed, k)
-		if h.port != 0 {
-			starting[k] = h
+	starting, freed, now := map[key]health{}, map[int32]bool{}, s.options.Clock.Now()
+	for service := range changes {
+		for family := range networks {
+			k := key{service, family}
+			h := s.health(k)
+			old := s.running[k]
+			if old != nil && old.port == h.port {
+				old.endpoints.Store(int64(h.endpoints))
+				continue
+			}
+			if old != nil {
+				old.stop()
+				delete(s.running, k)
+				freed[old.port] = true
+			}
+			if s.failed[k].port == h.port {
+				continue // it has no port, or one that is retried
+			}
+			delete(s.failed, k)
+			if h.port != 0 {
+				starting[k] = h
+			}
 		}
 	}
 	for k, f := range s.failed {
 		if freed[f.port] || !now.Before(f.retry) {
 			delete(s.failed, k)
-			if h := healthOf(s.options.Services.Get(k), s.options.Node); h.port != 0 { // it may have gone since Take
+			if h := s.health(k); h.port != 0 { // it may have gone since Take
 				starting[k] = h
 			}
 		}
@@ -153,19 +167,26 @@ func (s *Servers) sync(ctx context.Context) {
 	}
 }
 
+func (s *Servers) health(k key) health {
+	return healthOf(s.options.Services.Get(k.Key), s.options.Node, k.family)
+}
+
 // start listens to the port of a service.
-func (s *Servers) start(ctx context.Context, k services.Key, h health) {
-	logger := klog.FromContext(ctx).WithValues("service", k, "port", h.port)
-	listener, err := s.options.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(h.port))))
+func (s *Servers) start(ctx context.Context, k key, h health) {
+	logger := klog.FromContext(ctx).WithValues("service", k.Key, "family", k.family, "port", h.port)
+	listener, err := s.options.Listen(networks[k.family], net.JoinHostPort("", strconv.Itoa(int(h.port))))
+	if errors.Is(err, syscall.EAFNOSUPPORT) {
+		return // the machine does not have the family
+	}
 	if err != nil {
 		s.failed[k] = failure{h.port, s.options.Clock.Now().Add(retryDelay)}
 		logger.Error(err, "Failed to listen to the health check node port, will retry")
-		if service := s.options.Services.Get(k).Service; service != nil {
-			s.options.Warn(service, failedToStart, fmt.Sprintf("node %s failed to start healthcheck %q on port %d: %v", s.options.Node, k, h.port, err))
+		if service := s.options.Services.Get(k.Key).Service; service != nil {
+			s.options.Warn(service, failedToStart, fmt.Sprintf("node %s failed to start healthcheck %q on port %d: %v", s.options.Node, k.Key, h.port, err))
 		}
 		return
 	}
-	started := &server{key: k, port: h.port, proxied: s.options.Proxied}
+	started := &server{key: k.Key, port: h.port, proxied: s.options.Proxied}
 	started.endpoints.Store(int64(h.endpoints))
 	started.http = &http.Server{
 		Handler: started, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, MaxHeaderBytes: maxHeaderBytes,
