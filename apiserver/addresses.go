@@ -4,16 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apis/core"
 	"svc.dev/svc/apis/resource"
@@ -30,9 +27,7 @@ type addresses struct {
 	*clusterip.Addresses
 	ranges *clusterip.Ranges
 	// events of their repairs, and of the default ServiceCIDR.
-	broadcaster      events.EventBroadcaster
 	repairs, keeping events.EventRecorder
-	record           sync.Once
 }
 
 // newAddresses lets services get their addresses from the ranges of ServiceCIDRs, unless the
@@ -47,13 +42,11 @@ func newAddresses(s *stores, c *clients, behind *hosted) (*addresses, error) {
 		return nil, fmt.Errorf("follow ServiceCIDRs: %w", err)
 	}
 	objects := addressObjects{s.registry, s.registry.NewCreator(s.scheme)}
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: c.typed.EventsV1()})
 	a := &addresses{
-		Addresses:   clusterip.NewAddresses(s.reservations.Pool(core.ServiceIPPool), objects, s.service),
-		ranges:      ranges,
-		broadcaster: broadcaster,
-		repairs:     broadcaster.NewRecorder(scheme.Scheme, clusterip.EventSource),
-		keeping:     broadcaster.NewRecorder(scheme.Scheme, bootstrap.ServiceCIDREventSource),
+		Addresses: clusterip.NewAddresses(s.reservations.Pool(core.ServiceIPPool), objects, s.service),
+		ranges:    ranges,
+		repairs:   c.events.recorder(clusterip.EventSource),
+		keeping:   c.events.recorder(bootstrap.ServiceCIDREventSource),
 	}
 	s.env.ServiceRanges = ranges.Ready
 	pools := s.env.Reservations
@@ -96,9 +89,7 @@ func (a *addresses) defaultServiceCIDR(c *chain) *bootstrap.ServiceCIDR {
 }
 
 // repair makes the objects agree with the services, whose reservations have been repaired.
-// Events are written from the first call on until ctx is done.
 func (a *addresses) repair(ctx context.Context, s *stores, now time.Time) error {
-	a.record.Do(func() { a.start(ctx) })
 	list, err := s.registry.Objects(corev1.Resource("services")).List(ctx, "", labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list services to repair their addresses: %w", err)
@@ -108,14 +99,6 @@ func (a *addresses) repair(ctx context.Context, s *stores, now time.Time) error 
 		all[i] = obj.(*corev1.Service)
 	}
 	return a.Repair(ctx, all, a.ranges, now, a.repairs)
-}
-
-// start begins to write events.
-func (a *addresses) start(ctx context.Context) {
-	if err := a.broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to record events about addresses")
-	}
-	context.AfterFunc(ctx, a.broadcaster.Shutdown)
 }
 
 // addressObjects implements clusterip.Objects.

@@ -2,21 +2,16 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/bootstrap"
 	"svc.dev/svc/apiserver/inprocess"
-	"svc.dev/svc/apiserver/reservation"
 )
 
 const (
@@ -156,39 +151,4 @@ func (s *bootstrapStep) stop() error {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	return nil
-}
-
-// repairReservations makes the reservations agree with the objects that hold
-// them, and the objects of addresses with both, which a crash may have left different.
-func (c *chain) repairReservations(ctx context.Context) error {
-	holders := func(ctx context.Context) (map[string]map[string][]resource.Owner, error) {
-		return reservation.Holders(ctx, c.stores.kinds, func(ctx context.Context, kind *resource.Kind) ([]runtime.Object, error) {
-			return c.stores.env.Objects(kind.Resource()).List(ctx, "", labels.Everything())
-		})
-	}
-	byPool, err := holders(ctx)
-	if err != nil {
-		return err
-	}
-	for pool, held := range byPool {
-		again := func(ctx context.Context) (map[string][]resource.Owner, error) {
-			byPool, err := holders(ctx)
-			return byPool[pool], err
-		}
-		report, err := c.stores.reservations.Repair(ctx, pool, held, again, 2*c.options.Requests.Timeout+time.Minute)
-		if err != nil {
-			return fmt.Errorf("repair reservations of %s: %w", pool, err)
-		}
-		logger := klog.FromContext(ctx).WithValues("pool", pool)
-		if len(report.Released) > 0 || len(report.Reserved) > 0 {
-			logger.Info("Repaired reservations", "released", report.Released, "reserved", report.Reserved)
-		}
-		for _, conflict := range report.Conflicts {
-			logger.Error(nil, "Several objects hold the same reservation, delete and create all but one again", "key", conflict.Key, "holders", conflict.Holders)
-		}
-	}
-	if c.addresses == nil {
-		return nil
-	}
-	return c.addresses.repair(ctx, c.stores, c.clock.Now())
 }

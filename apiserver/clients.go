@@ -26,6 +26,7 @@ type clients struct {
 	typed     kubernetes.Interface
 	informers informers.SharedInformerFactory
 	services  webhook.ServiceResolver
+	events    *ownEvents
 }
 
 // newClients makes the internal view, and the clients and informers on it.
@@ -45,6 +46,7 @@ func newClients(o *options.Options, id *identity, s *stores, behind *hosted, l l
 	if c.typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("internal view: %w", err)
 	}
+	c.events = newOwnEvents(c.typed)
 	c.informers = informers.NewSharedInformerFactory(c.typed, 0)
 	if roles := id.authorizers.Roles; roles != nil {
 		roles.Follow(c.informers.Rbac().V1())
