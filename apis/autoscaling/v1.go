@@ -8,9 +8,12 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"svc.dev/svc/internal/exponent"
 )
 
 // The annotations of autoscaling/v1 for the values that v1 has no fields for, as
@@ -92,8 +95,8 @@ func fromV1(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.Horizo
 		if !found {
 			continue
 		}
-		if err := json.Unmarshal([]byte(text), value); err != nil {
-			return fmt.Errorf("annotation %s: %w", annotation, err)
+		if err := exponent.Unmarshal([]byte(text), value); err != nil {
+			return unreadableAnnotation(annotation, err)
 		}
 	}
 	out.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference(in.Spec.ScaleTargetRef)
@@ -118,6 +121,12 @@ func fromV1(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.Horizo
 		}}}
 	}
 	return nil
+}
+
+// unreadableAnnotation is an error of the client, also where a patch is converted, whose
+// other errors are the server's.
+func unreadableAnnotation(annotation string, err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("annotation %s: %v", annotation, err))
 }
 
 func isCPUUtilization(m *autoscalingv2.MetricSpec) bool {

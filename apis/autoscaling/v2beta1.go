@@ -10,6 +10,7 @@ import (
 
 	autoscalingv2beta1 "svc.dev/svc/apis/removed/autoscaling/v2beta1"
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/internal/exponent"
 )
 
 // toV2beta1 converts to autoscaling/v2beta1, which has the metrics of v1's annotations
@@ -56,8 +57,8 @@ func fromV2beta1(in *autoscalingv2beta1.HorizontalPodAutoscaler, out *autoscalin
 		return nil
 	}
 	var behavior autoscalingv2.HorizontalPodAutoscalerBehavior
-	if err := json.Unmarshal([]byte(text), &behavior); err != nil {
-		return fmt.Errorf("annotation %s: %w", behaviorAnnotation, err)
+	if err := exponent.Unmarshal([]byte(text), &behavior); err != nil {
+		return unreadableAnnotation(behaviorAnnotation, err)
 	}
 	if behavior != (autoscalingv2.HorizontalPodAutoscalerBehavior{}) {
 		out.Spec.Behavior = &behavior

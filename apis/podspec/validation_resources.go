@@ -14,6 +14,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/internal/exponent"
 )
 
 // resourceRule validates a name of a resource for the place where it is used.
@@ -140,7 +141,7 @@ func MayOvercommit(name corev1.ResourceName) bool {
 
 // isMultipleOfPage reports whether an amount of huge pages is a multiple of the size in the name.
 func isMultipleOfPage(name corev1.ResourceName, amount quantity.Quantity) bool {
-	size, err := quantity.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
+	size, err := exponent.Parse(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
 	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 {
 		return false
 	}

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,14 +23,15 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"svc.dev/svc/apiserver/release/fields"
+	"svc.dev/svc/internal/exponent"
 )
 
 // selectApplyFields selects the bodies of apply patches to resources of known
 // types. Their unknown fields are treated as fieldValidation says
 // (document 1, section 6): Strict refuses the body, Warn adds a warning for each
 // field and drops it, Ignore drops it. The field manager knows no levels and
-// refuses them all. So are fields that the release lacks. An integer that its field
-// cannot hold is refused; the field manager stores its lower bits.
+// refuses them all. So are fields that the release lacks. Values that are too large for
+// their fields are refused (misfits.walk).
 func selectApplyFields(known schemes, lacking *fields.Fields) func(req *http.Request) Func {
 	return func(req *http.Request) Func {
 		info, ok := request.RequestInfoFrom(req.Context())
@@ -44,11 +48,8 @@ func selectApplyFields(known schemes, lacking *fields.Fields) func(req *http.Req
 				return body, nil // the handler says what is wrong
 			}
 			found := compare(object, scheme, lacking)
-			switch {
-			case len(found.tooLarge) > 0:
-				return nil, errors.New(strings.Join(found.tooLarge, ", "))
-			case len(found.unknown) == 0:
-				return body, nil
+			if err := found.err(); err != nil || len(found.unknown) == 0 {
+				return body, err
 			}
 			if err := treatUnknown(req, append(duplicates(body), found.unknown...)); err != nil {
 				return nil, err
@@ -161,28 +162,43 @@ func compare(object map[string]any, scheme *runtime.Scheme, lacking *fields.Fiel
 	found.walk(object, reflect.TypeOf(typed), "")
 	found.unknown = append(found.unknown, lacking.Of(gvk, reflect.TypeOf(typed).Elem()).Drop(object)...)
 	slices.Sort(found.unknown)
-	slices.Sort(found.tooLarge)
 	return found
+}
+
+// err returns an error if values are too large.
+func (m *misfits) err() error {
+	if len(m.tooLarge) == 0 {
+		return nil
+	}
+	slices.Sort(m.tooLarge)
+	return errors.New(strings.Join(m.tooLarge, ", "))
 }
 
 var (
 	unmarshaler  = reflect.TypeFor[json.Unmarshaler]()
 	unstructured = reflect.TypeFor[runtime.Unstructured]()
+	quantity     = reflect.TypeFor[apiresource.Quantity]()
 )
 
-// walk adds what does not fit type t in value, which is at path. Types that decode
-// themselves, such as quantities, fit everything.
+// walk adds what does not fit type t in value, which is at path. Of integers that their
+// fields cannot hold the library stores the lower bits; quantities with large exponents
+// take it minutes (package exponent). Other types that decode themselves fit everything.
 func (m *misfits) walk(value any, t reflect.Type, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	if text, ok := value.(string); ok && t == quantity {
+		if err := exponent.Check(text); err != nil {
+			m.tooLarge = append(m.tooLarge, fmt.Sprintf("%s: %v", path, err))
+		}
 	}
 	if pointer := reflect.PointerTo(t); pointer.Implements(unmarshaler) || pointer.Implements(unstructured) {
 		return
 	}
 	switch value := value.(type) {
-	case int64:
-		if t.Kind() == reflect.Int32 && t.OverflowInt(value) {
-			m.tooLarge = append(m.tooLarge, fmt.Sprintf("%s: Invalid value: %d: must fit in 32 bits", path, value))
+	case int64, float64:
+		if isInteger(t) && overflows(value, t) {
+			m.tooLarge = append(m.tooLarge, fmt.Sprintf("%s: Invalid value: %v: must fit in %d bits", path, value, t.Bits()))
 		}
 	case []any:
 		if t.Kind() == reflect.Slice {
@@ -202,6 +218,17 @@ func (m *misfits) walk(value any, t reflect.Type, path string) {
 	}
 }
 
+func isInteger(t reflect.Type) bool { return reflect.Int <= t.Kind() && t.Kind() <= reflect.Int64 }
+
+// overflows reports whether a number is beyond the range of an integer type. Integers
+// beyond that of int64 are decoded as float64.
+func overflows(number any, t reflect.Type) bool {
+	if float, ok := number.(float64); ok {
+		return float < math.MinInt64 || float >= math.MaxInt64 || t.OverflowInt(int64(float))
+	}
+	return t.OverflowInt(number.(int64))
+}
+
 func (m *misfits) walkStruct(value map[string]any, t reflect.Type, path string) {
 	fields := fieldsOf(t)
 	for key := range value {
@@ -215,8 +242,14 @@ func (m *misfits) walkStruct(value map[string]any, t reflect.Type, path string) 
 	}
 }
 
+// fieldTypes are the results of fieldsOf.
+var fieldTypes sync.Map
+
 // fieldsOf returns the types of the fields of a struct by their names in JSON.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	if known, ok := fieldTypes.Load(t); ok {
+		return known.(map[string]reflect.Type)
+	}
 	fields := map[string]reflect.Type{}
 	for i := range t.NumField() {
 		field := t.Field(i)
@@ -229,6 +262,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 			fields[name] = field.Type
 		}
 	}
+	fieldTypes.Store(t, fields)
 	return fields
 }
 

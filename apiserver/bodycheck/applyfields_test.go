@@ -47,6 +47,10 @@ func TestUnknownFieldsOfApplyFollowTheFieldValidation(t *testing.T) {
 			400, "spec.replicas: Invalid value: 4294967297: must fit in 32 bits", nil,
 		},
 		{
+			"so is one beyond the largest", "", `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":36893488147419103233}}`,
+			400, "spec.replicas: Invalid value: 3.6893488147419103e+19: must fit in 32 bits", nil,
+		},
+		{
 			"Strict names duplicate fields, too", "fieldValidation=Strict", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"c"},"spec":{"replicas":1,"replicas":2,"bogus":1}}`,
 			400, `strict decoding error: duplicate field "spec.replicas", unknown field "spec.bogus"`, nil,
 		},

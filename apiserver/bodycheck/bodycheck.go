@@ -1,7 +1,7 @@
 // Package bodycheck owns the checks of request bodies before a decoder reads them:
 // it refuses bodies that would exhaust the decoders, completes fields that the
 // specification lets clients omit, and rewrites values that the handlers interpret
-// differently than the specification.
+// differently than the specification. Codecs has the check that only decoders can make.
 package bodycheck
 
 import (
@@ -11,6 +11,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,19 +46,24 @@ func Checks(kinds []*resource.Kind, scheme *runtime.Scheme, lacking *fields.Fiel
 	known := schemes{scheme, apiextensions.Scheme, aggregatorscheme.Scheme}
 	return []Check{
 		{Name: "nesting", Select: selectNesting},
-		{Name: "quantity", Select: selectQuantity(quantityTypes(kinds))},
 		{Name: "apply name", Select: selectApplyName},
 		{Name: "former fields", Select: selectFormerFields(kinds, lacking)},
 		{Name: "apply fields", Select: selectApplyFields(known, lacking)},
+		{Name: "strategic values", Select: selectStrategicValues(kinds)},
 		{Name: "release fields", Select: selectReleaseFields(kinds, lacking)},
 		{Name: "ownership reset", Select: selectOwnershipReset},
 		{Name: "patch error", Select: keepPatch(known)},
 	}
 }
 
-// mediaType returns the media type of the body of req, without parameters. That of
-// a body without one is the default of the handlers, JSON.
+// mediaType returns the media type of the body of req, without parameters, as the
+// handlers read it: those of patches take what precedes the parameters as it is written.
+// That of a body without one is the default of the handlers, JSON.
 func mediaType(req *http.Request) string {
+	if req.Method == http.MethodPatch {
+		name, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
+		return name
+	}
 	name, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if err != nil {
 		return runtime.ContentTypeJSON

@@ -31,9 +31,7 @@ func selectNesting(req *http.Request) Func {
 	}
 }
 
-func isProtobuf(req *http.Request) bool {
-	return strings.Contains(req.Header.Get("Content-Type"), "protobuf")
-}
+func isProtobuf(req *http.Request) bool { return strings.HasSuffix(mediaType(req), "protobuf") }
 
 // protobufPrefix precedes the message in a body (document 1, section 2).
 const protobufPrefix = "k8s\x00"
@@ -47,20 +45,20 @@ func nestedDeeper(data []byte, limit int) bool {
 		return true
 	}
 	for len(data) > 0 {
-		tag, n := binary.Uvarint(data)
+		tag, n := uvarint(data)
 		if n <= 0 {
 			return false
 		}
 		data = data[n:]
 		switch tag & 7 {
 		case 0: // varint
-			if _, n = binary.Uvarint(data); n <= 0 {
+			if _, n = uvarint(data); n <= 0 {
 				return false
 			}
 		case 1: // 64 bits
 			n = 8
 		case 2: // length, content
-			length, m := binary.Uvarint(data)
+			length, m := uvarint(data)
 			if m <= 0 || length > uint64(len(data)-m) {
 				return false
 			}
@@ -68,7 +66,7 @@ func nestedDeeper(data []byte, limit int) bool {
 			if nestedDeeper(data[m:n], limit-1) {
 				return true
 			}
-		case 3, 4: // start and end of a group, which decoders skip without recursion
+		case 3, 4: // start and end of a group, which decoders skip
 			n = 0
 		case 5: // 32 bits
 			n = 4
@@ -81,4 +79,16 @@ func nestedDeeper(data []byte, limit int) bool {
 		data = data[n:]
 	}
 	return false
+}
+
+// uvarint is binary.Uvarint as decoders of API types read it: they drop the bits beyond 64
+// of a number of ten bytes.
+func uvarint(data []byte) (number uint64, length int) {
+	for i, b := range data[:min(len(data), binary.MaxVarintLen64)] {
+		number |= uint64(b&0x7f) << (7 * i)
+		if b < 0x80 {
+			return number, i + 1
+		}
+	}
+	return 0, 0
 }

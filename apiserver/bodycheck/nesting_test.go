@@ -39,6 +39,7 @@ func TestNestedDeeper(t *testing.T) {
 		{"half a million levels are refused", message(600_000), true},
 		{"fields before the message do not hide it", append([]byte{2 << 3, 7, 3<<3 | 5, 1, 2, 3, 4, 4<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8}, message(maxNesting+1)...), true},
 		{"an end of a group does not hide it", append([]byte{2<<3 | 3, 2<<3 | 4}, message(maxNesting+1)...), true},
+		{"a tag of too many bits does not hide it", append([]byte{2<<3 | 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 7}, message(maxNesting+1)...), true},
 		{"text is not a message", []byte(strings.Repeat("text ", 1000)), false},
 		{"a length beyond the end is no message", []byte{1<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, false},
 		{"a cut tag is no message", []byte{0x80}, false},
@@ -62,6 +63,7 @@ func TestDeeplyNestedProtobufIsRefused(t *testing.T) {
 		{"a body that is no message passes, for the decoder to refuse", runtime.ContentTypeProtobuf, []byte("x"), http.StatusOK},
 		{"a deep message is refused", runtime.ContentTypeProtobuf, deep, http.StatusBadRequest},
 		{"a deep message of svc's own media type is refused", "application/vnd.svc.protobuf", deep, http.StatusBadRequest},
+		{"the case of the media type does not hide it", "Application/VND.kubernetes.Protobuf", deep, http.StatusBadRequest},
 		{"a body over the limit passes, for the handler to refuse", runtime.ContentTypeProtobuf, append(deep, make([]byte, maxBytes)...), http.StatusOK},
 		{"JSON passes", runtime.ContentTypeJSON, deep, http.StatusOK},
 	} {

@@ -1,81 +1,155 @@
-package bodycheck
+package bodycheck_test
 
 import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
-	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/endpoints/request"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
+	"svc.dev/svc/apis/autoscaling"
+	"svc.dev/svc/apis/core"
+	"svc.dev/svc/apis/policy"
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/registry/registrytest"
 )
 
-// limits returns a pod with a CPU limit, which is inserted verbatim.
-func limits(value string) string {
-	return `{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":` + value + `}}}]}}`
+const (
+	pods       = "/api/v1/namespaces/n/pods"
+	configMaps = "/api/v1/namespaces/n/configmaps"
+	scalers    = "/apis/autoscaling/v1/namespaces/n/horizontalpodautoscalers"
+
+	inJSON     = runtime.ContentTypeJSON
+	inYAML     = runtime.ContentTypeYAML
+	inProtobuf = runtime.ContentTypeProtobuf
+	jsonPatch  = string(types.JSONPatchType)
+	mergePatch = string(types.MergePatchType)
+	strategic  = string(types.StrategicMergePatchType)
+	apply      = string(types.ApplyYAMLPatchType)
+	tooLarge   = "the exponent may have at most four digits"
+)
+
+// podWith returns a pod with limits, which are inserted as they are.
+func podWith(limits string) string {
+	return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","labels":{"commit":"4e12345"}},"spec":{"containers":[{"name":"a","image":"a:4e12345","resources":{"limits":{` + limits + `}}}]}}`
+}
+
+// cpu returns a pod with a CPU limit, which is inserted as it is.
+func cpu(value string) string { return podWith(`"cpu":` + value) }
+
+// field returns a field of a message in protobuf, which holds the parts.
+func field(number byte, parts ...string) string {
+	content := strings.Join(parts, "")
+	return string(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(content)))) + content
+}
+
+// protobufPod returns a pod with a CPU limit, which is a message of a quantity.
+func protobufPod(quantity string) string {
+	limits := field(1, field(1, "cpu"), field(2, quantity))
+	spec := field(2, field(2, field(1, "a"), field(2, "a:4e12345"), field(8, limits)))
+	return "k8s\x00" + field(1, field(1, "v1"), field(2, "Pod")) + field(2, field(1, field(1, "p")), spec)
+}
+
+func inUTF16(text string) string {
+	data := []byte{0xfe, 0xff}
+	for _, unit := range utf16.Encode([]rune(text)) {
+		data = binary.BigEndian.AppendUint16(data, unit)
+	}
+	return string(data)
+}
+
+// scalerWith returns an autoscaler with metrics in its annotation.
+func scalerWith(name, metrics string) string {
+	text, err := json.Marshal(metrics)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(`{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":%q,"annotations":{"autoscaling.alpha.kubernetes.io/metrics":%s}},`+
+		`"spec":{"maxReplicas":2,"scaleTargetRef":{"kind":"Deployment","name":"d","apiVersion":"apps/v1"}}}`, name, text)
 }
 
 func TestQuantitiesWithHugeExponentsAreRefused(t *testing.T) {
-	const (
-		inJSON     = runtime.ContentTypeJSON
-		inYAML     = runtime.ContentTypeYAML
-		inProtobuf = runtime.ContentTypeProtobuf
-		jsonPatch  = string(types.JSONPatchType)
-		merge      = string(types.MergePatchType)
-	)
+	s := registrytest.Start(t, slices.Concat(slices.DeleteFunc(core.Kinds(), func(d resource.Declaration) bool {
+		return !slices.Contains([]string{"pods", "configmaps", "nodes"}, d.Kind().Name)
+	}), policy.Kinds(), autoscaling.Kinds())...)
+	const metrics = `[{"type":"Pods","pods":{"metricName":"m","targetAverageValue":"%s"}}]`
+	const stored = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"stored","annotations":{"a":"1e-99999"}},"spec":{"containers":[{"name":"a","image":"b","resources":{"limits":{"cpu":"1"}}}]}}`
+	const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"cpu":"1e-99999"}}`
+	for path, body := range map[string]string{pods: stored, configMaps: configMap, scalers: scalerWith("h", fmt.Sprintf(metrics, "1"))} {
+		s.Do(http.MethodPost, path, json.RawMessage(body)).Want(http.StatusCreated)
+	}
+	const container = "/spec/containers/0/resources/limits"
 	for _, test := range []struct {
-		rule, method, resource, contentType, body string
-		// refused is a part of the message; empty passes.
+		rule, method, path, contentType, body string
+		// refused is the message; empty passes.
 		refused string
 	}{
-		{"an ordinary quantity passes", "POST", "pods", inJSON, limits(`"500m"`), ""},
-		{"a large exponent passes", "POST", "pods", inJSON, limits(`"1e9999"`), ""},
-		{"leading zeros do not make it larger", "POST", "pods", inJSON, limits(`"1e000003"`), ""},
-		{"a huge exponent is refused", "POST", "pods", inJSON, limits(`"1e999999999"`), "spec.containers[0].resources.limits.cpu: quantity \"1e999999999\""},
-		{"a huge negative exponent is refused", "PUT", "pods", inJSON, limits(`"1e-10000"`), "at most four digits"},
-		{"a number with a huge exponent is refused", "POST", "pods", inJSON, limits(`0.1E99999`), "0.1E99999"},
-		{"an escape sequence does not hide it", "PATCH", "pods", merge, limits(`"1\u0065-99999"`), "1e-99999"},
-		{"an escape sequence in YAML does not hide it", "POST", "pods", inYAML, "spec: {containers: [{resources: {limits: {cpu: \"1\\x65-99999\"}}}]}", "1e-99999"},
-		{"the case of a field's name does not hide it", "POST", "pods", inJSON, strings.Replace(limits(`"1e99999"`), "limits", "Limits", 1), "1e99999"},
-		{"it is refused in protobuf", "POST", "pods", inProtobuf, "k8s\x00\x0a\x03cpu\x12\x09\x0a\x071e99999\x2a", "1e99999"},
-		{"a hash elsewhere in protobuf passes", "POST", "pods", inProtobuf, "k8s\x00\x0a\x03sha\x12\x071e99999\x2a", ""},
-		{"it is refused in a JSON patch", "PATCH", "pods", jsonPatch, `[{"op":"add","path":"/spec/containers/0/resources/limits/cpu","value":"1e99999"}]`, "1e99999"},
-		{"it is refused inside the value of a JSON patch", "PATCH", "pods", jsonPatch, `[{"op":"add","path":"/spec/containers/-","value":{"resources":{"limits":{"cpu":"1e99999"}}}}]`, "1e99999"},
-		{"a hash in a JSON patch passes", "PATCH", "pods", jsonPatch, `[{"op":"add","path":"/metadata/labels/commit","value":"1e99999"}]`, ""},
-		{"a hash in a label passes", "POST", "pods", inJSON, `{"metadata":{"labels":{"commit":"4e12345"}},"spec":{"containers":[{"image":"a:4e12345"}]}}`, ""},
-		{"a kind without quantities passes", "POST", "configmaps", inJSON, limits(`"1e99999"`), ""},
-		{"invalid JSON passes, for the decoder to refuse", "POST", "pods", inJSON, `{"1e99999`, ""},
-		{"a body over the limit passes, for the handler to refuse", "POST", "pods", inJSON, limits(`"1e99999` + strings.Repeat(" ", 2<<20) + `"`), ""},
+		{"an ordinary quantity passes", "POST", pods, inJSON, cpu(`"500m"`), ""},
+		{"leading zeros do not make it larger", "POST", pods, inJSON, cpu(`"1e000003"`), ""},
+		{"a hash elsewhere passes", "POST", configMaps, inJSON, strings.Replace(configMap, `"c"`, `"4e12345"`, 1), ""},
+		{"a huge exponent is refused", "POST", pods, inJSON, cpu(`"1e99999"`), "spec.containers[0].resources.limits.cpu: quantity \"1e99999\": " + tooLarge},
+		{"a huge negative exponent is refused", "PUT", pods + "/stored", inJSON, cpu(`"1e-10000"`), tooLarge},
+		{"a number with a huge exponent is refused", "POST", pods, inJSON, cpu(`0.1E99999`), "spec.containers[0].resources.limits.cpu: quantity \"0.1E99999\": " + tooLarge},
+		{"an exponent without a number is refused", "POST", pods, inJSON, cpu(`"e99999"`), tooLarge},
+		{"an escape sequence does not hide it", "PATCH", pods + "/stored", strategic, strings.Replace(cpu(`"1\u0065-99999"`), `"p"`, `"stored"`, 1), tooLarge},
+		{"the first of two fields of a name is refused", "POST", pods, inJSON, podWith(`"cpu":"1e-99999","cpu":"1"`), tooLarge},
+		{"the case of a parameter does not hide it", "POST", pods, inJSON + `; a="yaml protobuf"`, cpu(`"1e99999"`), tooLarge},
+		{"the name of a resource is refused", "POST", pods, inJSON, podWith(`"cpu":"1","hugepages-1e-99999":"1"`), "is not positive integer multiple of hugepages-1e-99999"},
+		{"an object of another kind is refused", "POST", configMaps, inJSON, cpu(`"1e-99999"`), tooLarge},
+		{"a list is refused", "POST", pods, inJSON, `{"apiVersion":"v1","kind":"PodList","items":[` + cpu(`"1e-99999"`) + `]}`, tooLarge},
+
+		{"it is refused in YAML", "POST", pods, inYAML, cpu(`"1e-99999"`), tooLarge},
+		{"an escape sequence in YAML does not hide it", "POST", pods, inYAML, cpu(`"1\x65-99999"`), tooLarge},
+		{"base64 does not hide it", "POST", pods, inYAML, cpu("!!binary " + base64.StdEncoding.EncodeToString([]byte("1e-99999"))), tooLarge},
+		{"UTF-16 does not hide it", "POST", pods, inYAML, inUTF16(cpu(`"1e-99999"`)), tooLarge},
+
+		{"an ordinary quantity in protobuf passes", "POST", pods, inProtobuf, protobufPod(field(1, "500m")), ""},
+		{"it is refused in protobuf", "POST", pods, inProtobuf, protobufPod(field(1, "1e-99999")), tooLarge},
+		{"a long text is refused in protobuf", "POST", pods, inProtobuf, protobufPod(field(1, "1e-"+strings.Repeat("0", 200)+"99999")), tooLarge},
+		{"a field beside it does not hide it in protobuf", "POST", pods, inProtobuf, protobufPod(field(2, "") + field(1, "1e-99999")), tooLarge},
+
+		{"it is refused in a JSON patch", "PATCH", pods + "/stored", jsonPatch, `[{"op":"add","path":"` + container + `/cpu","value":"1e-99999"}]`, tooLarge},
+		{"an empty name does not hide it", "PATCH", pods + "/stored", jsonPatch, `[{"op":"add","path":"` + container + `/","value":"1e-99999"}]`, tooLarge},
+		{"a path without a slash does not hide it", "PATCH", pods + "/stored", jsonPatch, `[{"op":"add","path":"x` + container + `/cpu","value":"1e-99999"}]`, tooLarge},
+		{"a copy of another value is refused", "PATCH", pods + "/stored", jsonPatch, `[{"op":"copy","from":"/metadata/annotations/a","path":"` + container + `/cpu"}]`, tooLarge},
+		{"a move of another value is refused", "PATCH", pods + "/stored", jsonPatch, `[{"op":"move","from":"/metadata/annotations/a","path":"` + container + `/cpu"}]`, tooLarge},
+		{"a copy of a quantity passes", "PATCH", pods + "/stored?dryRun=All", jsonPatch, `[{"op":"copy","from":"` + container + `/cpu","path":"/metadata/annotations/cpu"}]`, ""},
+		{"a change of the kind is refused", "PATCH", configMaps + "/c", jsonPatch, `[{"op":"replace","path":"/kind","value":"Node"},{"op":"move","from":"/data","path":"/status"},` +
+			`{"op":"add","path":"/status/capacity","value":{}},{"op":"move","from":"/status/cpu","path":"/status/capacity/cpu"}]`, tooLarge},
+		{"a hash in a JSON patch passes", "PATCH", pods + "/stored", jsonPatch, `[{"op":"add","path":"/metadata/annotations/commit","value":"1e99999"}]`, ""},
+		{"it is refused in a merge patch", "PATCH", pods + "/stored", mergePatch, cpu(`"1e-99999"`), tooLarge},
+		{"it is refused in an apply patch", "PATCH", pods + "/p?fieldManager=m", apply, cpu(`"1e-99999"`), "spec.containers[0].resources.limits.cpu: quantity \"1e-99999\": " + tooLarge},
+		{"base64 does not hide it in an apply patch", "PATCH", pods + "/p?fieldManager=m", apply, cpu("!!binary " + base64.StdEncoding.EncodeToString([]byte("1e-99999"))), tooLarge},
+
+		{"ordinary metrics of an autoscaler pass", "POST", scalers, inJSON, scalerWith("i", fmt.Sprintf(metrics, "1")), ""},
+		{"it is refused in metrics of an autoscaler", "POST", scalers, inJSON, scalerWith("j", fmt.Sprintf(metrics, "1e-99999")), tooLarge},
+		{"and in the behavior of one", "POST", strings.Replace(scalers, "v1", "v2beta1", 1), inJSON, `{"apiVersion":"autoscaling/v2beta1","kind":"HorizontalPodAutoscaler","metadata":{"name":"j","annotations":` +
+			`{"autoscaling.alpha.kubernetes.io/behavior":"{\"scaleUp\":{\"tolerance\":\"1e-99999\"}}"}},"spec":{"maxReplicas":2,"scaleTargetRef":{"kind":"Deployment","name":"d","apiVersion":"apps/v1"}}}`, tooLarge},
+		{"and in a strategic merge patch of them", "PATCH", scalers + "/h", strategic, scalerWith("h", fmt.Sprintf(metrics, "1e-99999")), tooLarge},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			g := NewWithT(t)
-			kinds := []*resource.Kind{
-				resource.Type[*corev1.Pod]{Name: "pods"}.Kind(),
-				resource.Type[*corev1.ConfigMap]{Name: "configmaps"}.Kind(),
+			resp := s.Send(test.method, test.path, []byte(test.body), "Content-Type", test.contentType)
+			defer resp.Body.Close()
+			answer, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
 			}
-			handler := Filter(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-				got, err := io.ReadAll(req.Body)
-				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(string(got) == test.body).To(BeTrue())
-			}), clientgoscheme.Codecs.WithoutConversion(), Checks(kinds, clientgoscheme.Scheme, nil), 1<<20, nil)
-			req := httptest.NewRequest(test.method, "/api/v1/"+test.resource, strings.NewReader(test.body))
-			req.Header.Set("Content-Type", test.contentType)
-			req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{APIVersion: "v1", Resource: test.resource}))
-			w := httptest.NewRecorder()
-			handler.ServeHTTP(w, req)
-			if test.refused == "" {
-				g.Expect(w.Code).To(Equal(http.StatusOK), w.Body.String())
-				return
+			text := strings.ReplaceAll(string(answer), `\"`, `"`)
+			passed := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusCreated
+			if passed != (test.refused == "") || resp.StatusCode >= http.StatusInternalServerError || !strings.Contains(text, test.refused) {
+				t.Errorf("answered %d: %s", resp.StatusCode, text)
 			}
-			g.Expect(w.Code).To(Equal(http.StatusBadRequest))
-			g.Expect(strings.ReplaceAll(w.Body.String(), `\"`, `"`)).To(ContainSubstring(test.refused))
+			if passed && test.method == "POST" && test.path == pods {
+				s.Do(http.MethodDelete, pods+"/p?gracePeriodSeconds=0", nil).Want(http.StatusOK)
+			}
 		})
 	}
 }

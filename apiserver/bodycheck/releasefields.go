@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1beta1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1beta1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -79,7 +82,7 @@ type bodyKinds map[schema.GroupVersionResource]kindOfBody
 // object, or a part of it, of a known kind.
 func (b bodyKinds) of(req *http.Request) (kindOfBody, *request.RequestInfo, bool) {
 	info, ok := request.RequestInfoFrom(req.Context())
-	if !ok || info.Subresource == "scale" {
+	if !ok {
 		return kindOfBody{}, nil, false
 	}
 	switch req.Method {
@@ -88,10 +91,14 @@ func (b bodyKinds) of(req *http.Request) (kindOfBody, *request.RequestInfo, bool
 		return kindOfBody{}, nil, false
 	}
 	kind, ok := b[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]
+	if info.Subresource == "scale" {
+		kind = kindOfBody{autoscalingv1.SchemeGroupVersion.WithKind("Scale"), reflect.TypeFor[autoscalingv1.Scale](), true}
+	}
 	return kind, info, ok
 }
 
-// kindsOfBodies returns the kinds, definitions of custom resources among them.
+// kindsOfBodies returns the kinds, definitions of custom resources and API services among
+// them.
 func kindsOfBodies(kinds []*resource.Kind) bodyKinds {
 	bodies := bodyKinds{}
 	for _, k := range kinds {
@@ -102,6 +109,9 @@ func kindsOfBodies(kinds []*resource.Kind) bodyKinds {
 		for _, version := range k.Versions {
 			add(version.GVK, version.New())
 		}
+	}
+	for _, gv := range []schema.GroupVersion{apiregistrationv1.SchemeGroupVersion, apiregistrationv1beta1.SchemeGroupVersion} {
+		bodies[gv.WithResource("apiservices")] = kindOfBody{gv.WithKind("APIService"), reflect.TypeFor[apiregistrationv1.APIService](), false}
 	}
 	const kind, name = "CustomResourceDefinition", "customresourcedefinitions"
 	bodies[apiextensionsv1.SchemeGroupVersion.WithResource(name)] = kindOfBody{

@@ -4,7 +4,6 @@ package patcherror
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,6 +20,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
+
+	"svc.dev/svc/internal/exponent"
 )
 
 type patchKey struct{}
@@ -170,7 +171,7 @@ func decodeError(given patch, cause metav1.StatusCause, current runtime.Object) 
 	if given.mediaType == types.StrategicMergePatchType && !strings.HasPrefix(message, "strict decoding error") {
 		if seen, err := given.versioned(current); err == nil {
 			into := reflect.New(reflect.TypeOf(seen).Elem()).Interface()
-			if err := json.Unmarshal(given.body, into); err != nil {
+			if err := exponent.Unmarshal(given.body, into); err != nil {
 				return err.Error()
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kube-openapi/pkg/util"
 
 	"svc.dev/svc/apis/resource"
+	"svc.dev/svc/apiserver/bodycheck"
 	"svc.dev/svc/apiserver/itemcache"
 	"svc.dev/svc/apiserver/jsonencoding"
 	"svc.dev/svc/apiserver/registry"
@@ -80,7 +81,7 @@ type Group struct {
 // router. The web services have discovery only: the routes are made when they are first
 // needed, unless AllRoutes is set.
 func (v View) Install(container *restful.Container, kinds *registry.Registry) (*Routes, error) {
-	storage, codecs := v.storage(kinds), v.Fields.Codecs(v.codecs())
+	storage, codecs := v.storage(kinds), bodycheck.Codecs(v.Fields.Codecs(v.codecs()))
 	made := &Routes{versions: map[string]*version{}, paths: map[schema.GroupVersionResource]service{}}
 	for _, name := range v.groups(kinds) {
 		group := Group{Name: name}

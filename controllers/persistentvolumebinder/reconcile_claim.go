@@ -20,6 +20,7 @@ import (
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/index"
 	"svc.dev/svc/controllers/persistentvolumebinder/binding"
+	"svc.dev/svc/internal/exponent"
 )
 
 // binder is what both reconcilers have. live reads from the API server.
@@ -312,7 +313,7 @@ func usableSize(ctx context.Context, pv *corev1.PersistentVolume) resource.Quant
 	if !resized {
 		return pv.Spec.Capacity[corev1.ResourceStorage]
 	}
-	size, err := resource.ParseQuantity(text)
+	size, err := exponent.Parse(text)
 	if err != nil {
 		klog.FromContext(ctx).Info("Failed to parse annotation of volume, its capacity is used", "volume", klog.KObj(pv), "annotation", preResizeCapacity, "reason", err.Error())
 		return pv.Spec.Capacity[corev1.ResourceStorage]

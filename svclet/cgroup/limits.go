@@ -6,11 +6,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"svc.dev/svc/apis/podspec"
+	"svc.dev/svc/internal/exponent"
 )
 
 // PIDs is the resource name of process IDs in reservations and in the capacity
@@ -169,7 +169,7 @@ func hugepages(resources corev1.ResourceList) map[int64]int64 {
 		if !isHugepage {
 			continue
 		}
-		size, err := resource.ParseQuantity(text)
+		size, err := exponent.Parse(text)
 		if err != nil || size.Value() <= 0 {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"svc.dev/svc/apis/podspec"
+	"svc.dev/svc/internal/exponent"
 	"svc.dev/svc/svclet/admit"
 	"svc.dev/svc/svclet/cgroup"
 )
@@ -99,7 +100,7 @@ func hugepageLimits(o Options, pod *corev1.Pod, container *corev1.Container) []*
 			if !isHugepage {
 				continue
 			}
-			if bytes, err := resource.ParseQuantity(size); err == nil {
+			if bytes, err := exponent.Parse(size); err == nil {
 				wanted[hugepageSize(bytes.Value())] = uint64(amount.Value())
 			}
 		}

@@ -75,6 +75,7 @@ func TestHugePageSizesAreThoseThatContainersRequest(t *testing.T) {
 		{"HugePages-1Gi", asking("hugepages-2Mi", "hugepages-1Gi"), "1Gi"},
 		{"HugePages-1Gi", asking("hugepages-2Mi"), ""},
 		{"HugePages-many", asking("hugepages-2Mi"), ""},
+		{"HugePages-1e-999999999", asking("hugepages-2Mi"), ""}, // which takes minutes to compute
 		{"HugePages", asking("memory"), ""},
 	} {
 		got, err := pageSize(test.pod, test.medium)

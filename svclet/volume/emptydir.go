@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"svc.dev/svc/apis/podspec"
+	"svc.dev/svc/internal/exponent"
 )
 
 // mountEmptyDir sets up a volume of type emptyDir.
@@ -165,7 +166,7 @@ func podMemoryLimit(pod *corev1.Pod) int64 {
 func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (string, error) {
 	var wanted *resource.Quantity
 	if text, named := strings.CutPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix)); named {
-		size, err := resource.ParseQuantity(text)
+		size, err := exponent.Parse(text)
 		if err != nil {
 			return "", fmt.Errorf("medium %q: %w", medium, err)
 		}
@@ -178,7 +179,7 @@ func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (string, error) {
 			if !huge {
 				continue
 			}
-			size, err := resource.ParseQuantity(text)
+			size, err := exponent.Parse(text)
 			if err != nil {
 				return "", fmt.Errorf("resource %q: %w", name, err)
 			}

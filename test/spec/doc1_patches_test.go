@@ -55,6 +55,7 @@ var _ = Describe("Document 1, section 4: patches and updates", Ordered, func() {
 		Entry("JSON patch", "PATCH", jsonPatch, `[{"op":"replace","path":"/spec/replicas","value":"many"}]`, "spec.replicas"),
 		Entry("apply", "PATCH", applyPatch, `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":"many"}}`, "spec.replicas"),
 		Entry("apply of an integer that does not fit", "PATCH", applyPatch, `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":4294967297}}`, "spec.replicas"),
+		Entry("strategic merge patch of an integer that does not fit", "PATCH", strategic, `{"spec":{"replicas":4294967297}}`, "spec.replicas"),
 	)
 
 	DescribeTable("a quantity that cannot be parsed is answered with 400",
