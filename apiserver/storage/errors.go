@@ -118,7 +118,7 @@ func translate(err error) error {
 	case errors.Is(err, storage.ErrResourceVersionSetOnCreate):
 		return apierrors.NewBadRequest(err.Error())
 	case tooLarge(err):
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object is larger than etcd accepts: %v", err))
+		return tooLargeError{apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object is larger than etcd accepts: %v", err))}
 	case errors.Is(err, errStopped):
 		return apierrors.NewServiceUnavailable(err.Error())
 	case unavailable(err):
@@ -128,6 +128,17 @@ func translate(err error) error {
 	}
 	return err
 }
+
+// tooLargeError is the status for a request that is too large for etcd. It is etcd's error,
+// too, by whose code and text the library's handlers find that they can try again without
+// managed fields (k8s.io/apiserver/pkg/endpoints/handlers, isTooLargeError).
+type tooLargeError struct{ *apierrors.StatusError }
+
+// Code returns the code of etcd's error.
+func (tooLargeError) Code() codes.Code { return codes.InvalidArgument }
+
+// Error implements error. Answers have the message of the status.
+func (tooLargeError) Error() string { return "etcdserver: request is too large" }
 
 // tooLarge reports whether etcd, or the client on the way to it, refused a
 // request for its size.
