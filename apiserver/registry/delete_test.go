@@ -181,6 +181,18 @@ func TestThePropagationPolicyBecomesAFinalizer(t *testing.T) {
 	}
 }
 
+// Such a deletion of a namespace is in the foreground unless it orphans, as in kube-apiserver;
+// that of other kinds is then in the background.
+func TestOrphanDependentsBecomesAFinalizer(t *testing.T) {
+	for orphan, want := range map[bool]string{true: "y/z orphan", false: "y/z foregroundDeletion"} {
+		s := startSpace(t, "x/y", "y/z")
+		s.Do(http.MethodDelete, aSpace, map[string]any{"orphanDependents": orphan})
+		if got := strings.Join(s.Do(http.MethodGet, aSpace, nil).Object().GetFinalizers(), " "); got != want {
+			t.Errorf("orphanDependents %t: the finalizers are %q", orphan, got)
+		}
+	}
+}
+
 func startHeldSet(t *testing.T, d resource.Type[*appsv1.Deployment]) *registrytest.Stack {
 	t.Helper()
 	s := registrytest.Start(t, d)

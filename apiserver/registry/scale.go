@@ -155,6 +155,11 @@ func (c *scaleChange) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), c.name, errs)
 	}
 	at := metaOf(obj)
+	if scale.UID != "" { // a patch has no preconditions
+		if err := c.main.checkPreconditions(obj, &metav1.Preconditions{UID: &scale.UID}); err != nil {
+			return nil, err
+		}
+	}
 	if scale.ResourceVersion != "" && scale.ResourceVersion != at.GetResourceVersion() {
 		return nil, apierrors.NewConflict(c.main.kind.Resource(), c.name,
 			fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))

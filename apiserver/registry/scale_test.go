@@ -73,6 +73,19 @@ func TestScaleRefuses(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) { s.Do(http.MethodPut, test.path, test.body).Want(test.code, test.want) })
 	}
+	for kind, patch := range map[string]any{
+		"merge": `{metadata: {uid: other}, spec: {replicas: 3}}`,
+		"json":  []map[string]any{{"op": "replace", "path": "/metadata/uid", "value": "other"}, {"op": "replace", "path": "/spec/replicas", "value": 3}},
+		"apply": fmt.Sprintf(body, "a", ", uid: other", 3),
+	} {
+		t.Run("another object's UID in a patch: "+kind, func(t *testing.T) {
+			path := aScale
+			if kind == "apply" {
+				path += "?fieldManager=m&force=true"
+			}
+			s.Patch(kind, path, patch).Want(http.StatusConflict, "Precondition failed: UID in precondition: other, UID in object meta: ")
+		})
+	}
 	if got := s.Do(http.MethodGet, aSet, nil).Field("spec", "replicas"); got != float64(2) {
 		t.Errorf("replicas are %v", got)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
+	"k8s.io/utils/ptr"
 
 	"svc.dev/svc/apis/resource"
 )
@@ -46,8 +47,8 @@ func (m *mainREST) terminate(ctx context.Context, name string, validate rest.Val
 }
 
 // checkPreconditions returns a conflict if the object does not meet the
-// preconditions. Its message is that of kube-apiserver's deletion of a namespace:
-// the storage error's own, without the key.
+// preconditions. Its message is that of kube-apiserver's deletion of a namespace and
+// update of a scale: the storage error's own, without the key.
 func (m *mainREST) checkPreconditions(obj runtime.Object, p *metav1.Preconditions) error {
 	err := storagePreconditions(p).Check("", obj)
 	if err == nil {
@@ -64,7 +65,7 @@ func storagePreconditions(p *metav1.Preconditions) *storage.Preconditions {
 }
 
 // markTerminating sets the deletion timestamp and what Terminate changes, and
-// the finalizer that the propagation policy asks for.
+// the finalizer that the propagation policy, or orphanDependents, asks for.
 func (m *mainREST) markTerminating(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, error) {
 	key, err := m.KeyFunc(ctx, name)
 	if err != nil {
@@ -95,11 +96,19 @@ func (m *mainREST) markTerminating(ctx context.Context, name string, validate re
 
 // setPropagation adds or removes the garbage collector's finalizers.
 func setPropagation(obj metav1.Object, options *metav1.DeleteOptions) {
-	if options.PropagationPolicy == nil {
+	policy := options.PropagationPolicy
+	//nolint:staticcheck // it is deprecated, and clients may still set it
+	if orphan := options.OrphanDependents; orphan != nil {
+		policy = ptr.To(metav1.DeletePropagationForeground)
+		if *orphan {
+			policy = ptr.To(metav1.DeletePropagationOrphan)
+		}
+	}
+	if policy == nil {
 		return
 	}
 	wanted := ""
-	switch *options.PropagationPolicy {
+	switch *policy {
 	case metav1.DeletePropagationForeground:
 		wanted = metav1.FinalizerDeleteDependents
 	case metav1.DeletePropagationOrphan:
