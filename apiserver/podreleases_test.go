@@ -108,3 +108,12 @@ func TestAutoscalersHaveGenerationsSinceRelease137(t *testing.T) {
 		})
 	}
 }
+
+// The plugin PodTopologyLabels reads the node of a pod before the pod is validated.
+func TestAPodOfANodeWithAnImpossibleNameIsInvalid(t *testing.T) {
+	s := stageAt(t, 36)
+	code, body := s.request("admin", http.MethodPost, podsOfDefault, `{"metadata": {"name": "a"}, "spec": {"nodeName": "a/b", "containers": [{"name": "c", "image": "i"}]}}`, nil)
+	if code != http.StatusUnprocessableEntity || !strings.Contains(body, "spec.nodeName: Invalid value") {
+		t.Errorf("answered %d: %s", code, body)
+	}
+}
