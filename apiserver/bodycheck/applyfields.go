@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -242,14 +241,8 @@ func (m *misfits) walkStruct(value map[string]any, t reflect.Type, path string) 
 	}
 }
 
-// fieldTypes are the results of fieldsOf.
-var fieldTypes sync.Map
-
 // fieldsOf returns the types of the fields of a struct by their names in JSON.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	if known, ok := fieldTypes.Load(t); ok {
-		return known.(map[string]reflect.Type)
-	}
 	fields := map[string]reflect.Type{}
 	for i := range t.NumField() {
 		field := t.Field(i)
@@ -262,7 +255,6 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 			fields[name] = field.Type
 		}
 	}
-	fieldTypes.Store(t, fields)
 	return fields
 }
 

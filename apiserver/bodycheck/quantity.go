@@ -13,7 +13,7 @@ import (
 // Codecs returns the serializers with decoders that refuse quantities with large exponents
 // (package exponent): in bodies of objects, and in objects with a JSON patch or a merge patch,
 // whose values may come from anywhere in the object. Other patches are not decoded in one
-// piece; "apply fields" checks their bodies.
+// piece; "apply fields" and "strategic values" check their bodies.
 func Codecs(codecs runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	guarded := guardedCodecs{NegotiatedSerializer: codecs}
 	for _, info := range codecs.SupportedMediaTypes() {

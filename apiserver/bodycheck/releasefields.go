@@ -38,7 +38,7 @@ type kindOfBody struct {
 }
 
 // selectReleaseFields selects the bodies of patches, other than apply patches, and all
-// writes of definitions of custom resources. Fields that the release lacks are treated
+// writes of definitions of custom resources and of API services. Fields that the release lacks are treated
 // in them as fieldValidation says of unknown fields; here, because the handlers
 // validate what a patch makes of the object, which may have such fields already. The
 // statuses that node agents report keep them.

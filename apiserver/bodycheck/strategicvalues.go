@@ -62,5 +62,5 @@ func mayBeTooLarge(data []byte) bool {
 			number = 0
 		}
 	}
-	return exponent.Check(string(data)) != nil
+	return exponent.In(data)
 }

@@ -13,14 +13,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"svc.dev/svc/internal/protofields"
 )
 
 // maxDigits is how many digits an exponent may have, leading zeros aside.
@@ -29,10 +32,10 @@ const maxDigits = 4
 // errTooLarge is the error of a quantity with a larger exponent.
 var errTooLarge = errors.New("the exponent may have at most four digits")
 
-// Check returns an error if a text that is read as a quantity has an exponent of more than
-// four digits.
+// Check returns an error if a text that is read as a quantity is a number with an exponent of
+// more than four digits.
 func Check(text string) error {
-	if next([]byte(text), 0) >= 0 {
+	if lastDigit([]byte(text)) >= 0 {
 		return fmt.Errorf("quantity %q: %w", text, errTooLarge)
 	}
 	return nil
@@ -58,11 +61,10 @@ func Unmarshal(data []byte, into any) error {
 
 // Decode decodes JSON or protobuf of a client by the function.
 //
-// Data in which something looks like a number with a large exponent, as some hashes do,
-// is decoded twice. First it is masked: no quantity can be read where these numbers are,
-// and what the function makes of it is of no use. If it returns an error, the data is
-// refused. So the limit holds wherever the decoder finds quantities: in duplicate fields,
-// in objects of another kind, and in what is decoded within a decoder.
+// Data that has a number with a large exponent, as some labels are, is decoded twice. First it
+// is masked: no quantity can be read where these numbers are, and what the function makes of it
+// is of no use. If it returns an error, the data is refused. So the limit holds wherever the
+// decoder finds quantities: in duplicate fields, and in objects of another kind.
 func Decode(data []byte, decode func(data []byte, masked bool) error) error {
 	if masked, found := mask(data); found {
 		err := decode(masked, true)
@@ -76,11 +78,8 @@ func Decode(data []byte, decode func(data []byte, masked bool) error) error {
 	return decode(data, false)
 }
 
-// number is a whole text that is read as a number with an exponent.
-var number = regexp.MustCompile(`^[+-]?[0-9]*\.?[0-9]*[eE][+-]?[0-9]+$`)
-
-// located returns an error that names the fields of JSON that have numbers with too large
-// exponents, or nil if none is found: the data may be protobuf, or escape them.
+// located returns an error that names the fields of JSON that are numbers with too large
+// exponents, or nil if none is found: the data may be protobuf.
 func located(data []byte) error {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -94,7 +93,7 @@ func located(data []byte) error {
 		switch v := value.(type) {
 		case map[string]any:
 			for _, key := range slices.Sorted(maps.Keys(v)) {
-				if key != "metadata" { // which has hashes, and no quantities
+				if key != "metadata" { // which has no quantities
 					walk(at.Child(key), v[key])
 				}
 			}
@@ -103,8 +102,7 @@ func located(data []byte) error {
 				walk(at.Index(i), item)
 			}
 		case string, json.Number:
-			text := fmt.Sprint(v)
-			if err := Check(text); err != nil && number.MatchString(text) {
+			if err := Check(fmt.Sprint(v)); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", at, err))
 			}
 		}
@@ -113,49 +111,133 @@ func located(data []byte) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// mask returns a copy of data in which numbers with too large exponents are no numbers,
-// and reports whether there are any. It replaces their last digit: what looks like an e, and
-// the digits after it, may be a length in protobuf or a part of an escape in JSON.
-func mask(data []byte) (masked []byte, found bool) {
-	for at := next(data, 0); at >= 0; at = next(data, at+1) {
-		if masked == nil {
-			masked = bytes.Clone(data)
+// In reports whether JSON has a number with a too large exponent, which no escape hides.
+func In(data []byte) bool {
+	if mayHave(data) {
+		for text := range texts(data) {
+			if lastDigit(data[text.start:text.end]) >= 0 {
+				return true
+			}
 		}
-		masked[at] = '?'
+	}
+	return false
+}
+
+// mask returns a copy of data in which numbers with too large exponents are no numbers, and
+// reports whether there are any. It changes their last digit, and nothing else: a number is a
+// whole text, or a whole field of protobuf, so that neither escapes nor lengths are changed. The
+// letter may stand in base64.
+func mask(data []byte) (masked []byte, found bool) {
+	if !mayHave(data) {
+		return nil, false
+	}
+	if bytes.HasPrefix(data, []byte(protofields.Prefix)) {
+		masked = bytes.Clone(data)
+		return masked, maskFields(masked[len(protofields.Prefix):])
+	}
+	for text := range texts(data) {
+		if at := lastDigit(data[text.start:text.end]); at >= 0 {
+			if masked == nil {
+				masked = bytes.Clone(data)
+			}
+			masked[text.start+at] = 'x'
+		}
 	}
 	return masked, masked != nil
 }
 
-// next returns where, from an index on, the next too large exponent has its last digit, or
-// -1. Numbers may have no digits before the exponent, but no letter, unless it is a length in
-// protobuf.
-func next(data []byte, from int) int {
-	inProtobuf := bytes.HasPrefix(data, protobufPrefix)
-	for i := from; i < len(data); i++ {
-		if c := data[i]; c != 'e' && c != 'E' || i > 0 && isLetter(data[i-1]) && !inProtobuf {
-			continue
+// maskFields masks a message in place. What is a number may be a message, too, with another
+// number in it.
+func maskFields(message []byte) (found bool) {
+	protofields.Contents(message, func(content []byte) bool {
+		if maskFields(content) {
+			found = true
 		}
-		start := i + 1
-		if start < len(data) && (data[start] == '-' || data[start] == '+') {
-			start++
+		if at := lastDigit(content); at >= 0 {
+			content[at], found = 'x', true
 		}
-		for start < len(data) && data[start] == '0' {
-			start++
-		}
-		end := start
-		for end < len(data) && isDigit(data[end]) {
-			end++
-		}
-		if end-start > maxDigits {
-			return end - 1
-		}
-	}
-	return -1
+		return true
+	})
+	return found
 }
 
-// protobufPrefix precedes messages (document 1, section 2).
-var protobufPrefix = []byte("k8s\x00")
+// mayHave reports whether an e is followed by more digits than an exponent may have. It reads
+// most data only.
+func mayHave(data []byte) bool {
+	for i, c := range data {
+		if c == 'e' || c == 'E' {
+			if _, significant := exponentOf(data[i+1:]); significant > maxDigits {
+				return true
+			}
+		}
+	}
+	return false
+}
 
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+// lastDigit returns where a number with a too large exponent has its last digit, or -1 if text is
+// no such number. Space around it counts for nothing, as in quantities in JSON. Of other texts it
+// reads the beginning only: messages within messages are read once for each level.
+func lastDigit(text []byte) int {
+	rest := bytes.TrimLeft(bytes.TrimLeftFunc(text, unicode.IsSpace), "+-.0123456789")
+	if len(rest) == 0 || rest[0] != 'e' && rest[0] != 'E' {
+		return -1
+	}
+	length, significant := exponentOf(rest[1:])
+	rest = rest[1+length:]
+	if significant <= maxDigits || len(bytes.TrimSpace(rest)) > 0 {
+		return -1
+	}
+	return len(text) - len(rest) - 1
+}
 
-func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+// exponentOf returns the length of the exponent with which a text begins, and how many digits it
+// has, leading zeros aside.
+func exponentOf(text []byte) (length, significant int) {
+	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
+		length++
+	}
+	for length < len(text) && text[length] == '0' {
+		length++
+	}
+	for length < len(text) && '0' <= text[length] && text[length] <= '9' {
+		length++
+		significant++
+	}
+	return length, significant
+}
+
+// span is a part of data.
+type span struct{ start, end int }
+
+// texts returns the strings of JSON, without their quotes, and its numbers.
+func texts(data []byte) iter.Seq[span] {
+	return func(yield func(span) bool) {
+		for i := 0; i < len(data); {
+			text := span{i, i + 1}
+			switch c := data[i]; {
+			case c == '"':
+				text = span{i + 1, endOfString(data, i+1)}
+				i = text.end + 1
+			case c == '-' || '0' <= c && c <= '9':
+				text.end = i + len(data[i:]) - len(bytes.TrimLeft(data[i:], "+-.0123456789eE"))
+				i = text.end
+			default:
+				i++
+				continue
+			}
+			if !yield(text) {
+				return
+			}
+		}
+	}
+}
+
+// endOfString returns where a string of JSON has its closing quote, or the end of the data.
+func endOfString(data []byte, i int) int {
+	for ; i < len(data) && data[i] != '"'; i++ {
+		if data[i] == '\\' {
+			i++
+		}
+	}
+	return min(i, len(data))
+}

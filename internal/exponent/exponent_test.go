@@ -1,13 +1,16 @@
 package exponent
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"svc.dev/svc/internal/protofields"
 )
 
 func TestParseRefusesLargeExponents(t *testing.T) {
@@ -64,38 +67,55 @@ func TestUnmarshalRefusesLargeExponents(t *testing.T) {
 	}
 }
 
-func TestNamesAreNotDecodedTwice(t *testing.T) {
-	for text, want := range map[string]bool{
-		`{"name":"node12345"}`:    false,
-		`{"name":"4e12345"}`:      true,
-		"k8s\x00\x0a\x6ee12345":   true, // the byte before is a length
-		`{"time":"2026-01-01T0"}`: false,
+func TestOnlyWholeTextsAreMasked(t *testing.T) {
+	const inProtobuf = protofields.Prefix
+	for data, want := range map[string]string{
+		`{"name":"node12345"}`:                                "",
+		`{"commit":"4e12345"}`:                                `{"commit":"4e1234x"}`,
+		`{"a":["\\", " 1e-99999 ",-1E+0099999]}`:              `{"a":["\\", " 1e-9999x ",-1E+009999x]}`,
+		`{"a":"\"","b":"1e99999"}`:                            `{"a":"\"","b":"1e9999x"}`,
+		`{"data":"aGVsbG8+e12345abc="}`:                       "",
+		`{"image":"sha256:0e12345"}`:                          "",
+		`"1e99999`:                                            `"1e9999x`,
+		inProtobuf + "\x2a\x06be1234\x32\x011":                "", // a UID, and the field behind it
+		inProtobuf + "\x12\x0a\x0a\x081e-99999":               inProtobuf + "\x12\x0a\x0a\x081e-9999x",
+		inProtobuf + "\x7a\x06ae1234\x32\x011\x0a\x071e99999": inProtobuf + "\x7a\x06ae1234\x32\x011\x0a\x071e9999x",
 	} {
-		if _, found := mask([]byte(text)); found != want {
-			t.Errorf("%q is masked: %t", text, found)
+		if masked, found := mask([]byte(data)); found != (want != "") || found && string(masked) != want {
+			t.Errorf("%q is masked as %q: %t, want %q", data, masked, found, want)
 		}
 	}
 }
 
-// FuzzMask checks that no quantity with a large exponent can be read in what is masked.
+// FuzzMask checks that what is masked has no number with a large exponent where a decoder may
+// read a quantity.
 func FuzzMask(f *testing.F) {
-	for _, text := range []string{"1e-99999", "e99999", "+1.5E000012345", "1e9999", "1e1e99999"} {
-		f.Add(text)
+	for _, seed := range []string{
+		`"1e-99999"`, `{"a":"+1.5E000012345","a":"1"}`, "\x12\x09\x0a\x071e-99999", "\x0a\x07\x0a\x051e999999",
+		"\x7a\x06ae1234\x32\x31" + strings.Repeat("x", 49) + "\x0a\x091e-999999",
+		"\x0a\x0c\n\x071e99999999", "\x0a\x34\n01e-" + strings.Repeat("9", 48),
+	} {
+		f.Add([]byte(seed))
 	}
-	large := regexp.MustCompile(`^[+-]?[0-9.]*[eE][+-]?0*[1-9][0-9]{4,}$`)
-	f.Fuzz(func(t *testing.T, text string) {
-		masked, found := mask([]byte(text))
-		if !large.MatchString(text) {
-			return
+	f.Fuzz(func(t *testing.T, data []byte) {
+		message, _ := mask(append([]byte(protofields.Prefix), data...))
+		var check func(content []byte) bool
+		check = func(content []byte) bool {
+			if lastDigit(content) >= 0 {
+				t.Errorf("%q is masked as %q", data, message)
+			}
+			protofields.Contents(content, check)
+			return true
 		}
-		if _, err := resource.ParseQuantity(string(masked)); !found || !errors.Is(err, resource.ErrFormatWrong) {
-			t.Errorf("%q is masked as %q: %v", text, masked, err)
+		protofields.Contents(message[min(len(message), len(protofields.Prefix)):], check)
+		if masked, found := mask(data); found && json.Valid(masked) && !bytes.HasPrefix(data, []byte(protofields.Prefix)) && located(masked) != nil {
+			t.Errorf("%q is masked as %q", data, masked)
 		}
 	})
 }
 
 func BenchmarkMask(b *testing.B) {
-	data := []byte(strings.Repeat(`{"name":"node12345","image":"registry.example.org/web@sha256:0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8"},`, 40))
+	data := []byte(strings.Repeat(`{"name":"node12345","uid":"be123456","image":"registry.example.org/web@sha256:0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8"},`, 40))
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
 		mask(data)
