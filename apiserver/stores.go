@@ -110,11 +110,11 @@ func newStores(o *options.Options, id *identity, r *registry.Registry, l layers,
 }
 
 // countsGenerations reports whether the release counts the generations of a kind: since its
-// status tells which of them has been observed, those of pods since 1.33 (KEP-5067), and those
-// of autoscalers with their gate.
+// status tells which of them has been observed, those of pods since 1.33 (KEP-5067), or with
+// its gate.
 func (s *stores) countsGenerations(kind *resource.Kind) bool {
-	if kind.Hub.Kind == "HorizontalPodAutoscaler" {
-		return s.gate(string(gates.HPAGeneration))
+	if kind.GenerationGate != "" {
+		return s.gate(kind.GenerationGate)
 	}
 	return !s.served.Fields().Lacks(kind.Hub, "status", "observedGeneration")
 }

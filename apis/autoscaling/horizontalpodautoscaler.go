@@ -28,6 +28,7 @@ var horizontalPodAutoscalers = resource.Type[*autoscalingv2.HorizontalPodAutosca
 	},
 	ValidateUpdate: validateHorizontalPodAutoscalerUpdate,
 	Generation:     true,
+	GenerationGate: "HPAGeneration",
 	Status:         true,
 	ValidateStatus: validateHorizontalPodAutoscalerStatus,
 	Columns: []resource.Column[*autoscalingv2.HorizontalPodAutoscaler]{

@@ -53,6 +53,7 @@ type Kind struct {
 	ValidateStatus func(obj, old runtime.Object) field.ErrorList
 	RestrictStatus func(env *Env, obj, old runtime.Object) field.ErrorList
 	Generation     bool
+	GenerationGate string
 	// Scale is nil for a kind that does not scale.
 	Scale    *KindScale
 	Views    []KindView
@@ -198,6 +199,7 @@ func (t Type[T]) Kind() *Kind {
 		return t.Warn(obj.(T), before)
 	}
 	k.Status, k.StatusOnCreate, k.StatusOnly, k.Generation = t.Status, t.StatusOnCreate, t.StatusOnly, t.Generation
+	k.GenerationGate = t.GenerationGate
 	k.PrepareStatus, k.ValidateStatus, k.StatusResets = prepare(t.PrepareStatus), compare(t.ValidateStatus), t.StatusResets
 	k.RestrictStatus = func(env *Env, obj, old runtime.Object) field.ErrorList {
 		if t.RestrictStatus == nil {

@@ -86,6 +86,9 @@ type Type[T Object] struct {
 	// Generation makes metadata.generation count the changes of everything
 	// outside metadata and status.
 	Generation bool
+	// GenerationGate is the feature gate without which Generation does not hold; empty if it
+	// holds wherever the release has status.observedGeneration.
+	GenerationGate string
 	// Scale gives the kind a scale subresource.
 	Scale *Scale[T]
 	// Views are further subresources through which the same object is read and
