@@ -17,6 +17,9 @@ import (
 // invalidSinceLabel marks a secret whose token must not be accepted any more.
 const invalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
 
+// errMarked is the error of a token that the cleaner of unused tokens has marked.
+var errMarked = errors.New("is marked invalid")
+
 // legacy returns the account of a token of a secret of type
 // kubernetes.io/service-account-token. Such a token does not expire; with Lookup
 // it becomes invalid when the secret or the account is deleted, and its uses are tracked.
@@ -35,9 +38,16 @@ func (a *Authenticator) legacy(ctx context.Context, claims tokenClaims, token st
 			return hasBeenDeleted("secrets", secret.Name)
 		case subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0:
 			return fmt.Errorf("it is not the one in secret %q", secret.Name)
+		case secret.Labels[invalidSinceLabel] != "":
+			return fmt.Errorf("secret %q %w; use kubectl create token, or remove its label %s", secret.Name, errMarked, invalidSinceLabel)
 		}
 		return nil
 	})
+	if errors.Is(err, errMarked) {
+		a.count(LegacyInvalid)
+		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token-invalidated", secret.Name+"/"+secret.Namespace)
+		a.labelUse(ctx, secret) // the cleaner removes what is not used
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +59,6 @@ func (a *Authenticator) legacy(ctx context.Context, claims tokenClaims, token st
 	})
 	if err != nil {
 		return nil, err
-	}
-	if secret.Labels[invalidSinceLabel] != "" {
-		a.count(LegacyInvalid)
-		audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token-invalidated", secret.Name+"/"+secret.Namespace)
-		a.labelUse(ctx, secret) // the cleaner removes what is not used
-		return nil, fmt.Errorf("service account token: secret %q is marked invalid; use kubectl create token, or remove its label %s", secret.Name, invalidSinceLabel)
 	}
 	a.track(ctx, secret, account)
 	return info, nil

@@ -3,6 +3,7 @@ package serviceaccount
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/audit"
@@ -52,6 +53,9 @@ func (a *Authenticator) track(ctx context.Context, secret *corev1.Secret, accoun
 	a.labelUse(ctx, secret)
 }
 
+// labelTimeout bounds the write of the label, which the next use repeats.
+const labelTimeout = time.Second
+
 // labelUse labels the secret of a token with the day of this use.
 func (a *Authenticator) labelUse(ctx context.Context, secret *corev1.Secret) {
 	now := a.config.Clock.Now().UTC()
@@ -60,6 +64,9 @@ func (a *Authenticator) labelUse(ctx context.Context, secret *corev1.Secret) {
 	if used := secret.Labels[lastUsedLabel]; a.config.Label == nil || used == today || used == tomorrow {
 		return
 	}
+	// Without etcd a token is valid, and must not wait.
+	ctx, cancel := context.WithTimeout(ctx, labelTimeout)
+	defer cancel()
 	if err := a.config.Label(ctx, secret, lastUsedLabel, today); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to label legacy service account token with its last use", "secret", klog.KObj(secret))
 	}
