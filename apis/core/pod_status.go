@@ -32,7 +32,8 @@ func preparePodStatus(_ *resource.Env, p, old *corev1.Pod) {
 	if p.Status.ResourceClaimStatuses == nil {
 		p.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses
 	}
-	if p.Status.ExtendedResourceClaimStatus == nil {
+	// Until the pod has a node, the scheduler removes it when it gives the claim back.
+	if p.Status.ExtendedResourceClaimStatus == nil && old.Spec.NodeName != "" {
 		p.Status.ExtendedResourceClaimStatus = old.Status.ExtendedResourceClaimStatus
 	}
 	if p.Status.NodeAllocatableResourceClaimStatuses == nil {

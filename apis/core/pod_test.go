@@ -165,7 +165,7 @@ func TestAStatusUpdateKeepsTheGenerationOfEachOccurrenceOfACondition(t *testing.
 }
 
 func TestAStatusUpdateKeepsTheStatusesOfClaimsThatAnOlderClientLeavesOut(t *testing.T) {
-	old := podOf(t, `status: {resourceClaimStatuses: [{name: a}], extendedResourceClaimStatus: {resourceClaimName: b}, nodeAllocatableResourceClaimStatuses: [{resourceClaimName: c}]}`)
+	old := podOf(t, `{spec: {nodeName: n}, status: {resourceClaimStatuses: [{name: a}], extendedResourceClaimStatus: {resourceClaimName: b}, nodeAllocatableResourceClaimStatuses: [{resourceClaimName: c}]}}`)
 	p := podOf(t, `status: {phase: Running}`)
 	preparePodStatus(resourcetest.Env(), p, old)
 	if len(p.Status.ResourceClaimStatuses) != 1 || p.Status.ExtendedResourceClaimStatus == nil || len(p.Status.NodeAllocatableResourceClaimStatuses) != 1 {
@@ -175,6 +175,11 @@ func TestAStatusUpdateKeepsTheStatusesOfClaimsThatAnOlderClientLeavesOut(t *test
 	preparePodStatus(resourcetest.Env(), p, old)
 	if len(p.Status.ResourceClaimStatuses)+len(p.Status.NodeAllocatableResourceClaimStatuses) > 0 {
 		t.Errorf("an empty list does not clear: %+v", p.Status)
+	}
+	p, old.Spec.NodeName = podOf(t, `status: {phase: Pending}`), "" // the scheduler gives the claim back
+	preparePodStatus(resourcetest.Env(), p, old)
+	if p.Status.ExtendedResourceClaimStatus != nil {
+		t.Errorf("the scheduler cannot remove %+v", p.Status.ExtendedResourceClaimStatus)
 	}
 }
 

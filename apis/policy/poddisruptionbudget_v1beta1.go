@@ -61,8 +61,8 @@ func translateEmpty(s *metav1.LabelSelector, to, from metav1.LabelSelectorOperat
 	}
 }
 
-// removeEmptySelectorKey removes the label from a selector of v1 that does not say by it that
-// it selects no pods.
+// removeEmptySelectorKey removes the label from a selector of v1, unless that is the one that
+// selects no pods.
 func removeEmptySelectorKey(s *metav1.LabelSelector) {
 	if s != nil && !apiequality.Semantic.DeepEqual(s, emptySelector(metav1.LabelSelectorOpExists)) {
 		s.MatchExpressions = slices.DeleteFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == emptySelectorKey })

@@ -136,8 +136,8 @@ func (c *administrator) content() (*clientcmdapi.Config, error) {
 	return content, nil
 }
 
-// reduce does what content describes. It returns an error if the current context leads to no
-// server.
+// reduce leaves the current context only, and replaces paths by the contents of the files. It
+// returns an error if the context leads to no server.
 func reduce(content *clientcmdapi.Config) error {
 	if err := clientcmd.ResolveLocalPaths(content); err != nil {
 		return err

@@ -52,6 +52,23 @@ func TestAStaticPodGetsItsNameUIDAndDefaults(t *testing.T) {
 	}
 }
 
+func TestAStaticPodRequestsWhatItsPodLevelLimitsAre(t *testing.T) {
+	pod, err := static(`apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  resources: {limits: {cpu: "1", memory: 1Gi}}
+  containers:
+  - {name: c, image: img}
+`, origin{node: "n1", path: "/m/web.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := pod.Spec.Resources; !r.Requests.Cpu().Equal(r.Limits[corev1.ResourceCPU]) || !r.Requests.Memory().Equal(r.Limits[corev1.ResourceMemory]) {
+		t.Errorf("requests %v", r.Requests)
+	}
+}
+
 func TestAStaticPodsUIDDependsOnItsManifestAndOrigin(t *testing.T) {
 	here := origin{node: "n", path: "/m/web.yaml"}
 	uid := func(manifest string, from origin) types.UID {

@@ -68,6 +68,7 @@ func (r podRules) complete(pod *corev1.Pod, from origin) error {
 	}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	r.kind.Default(pod)
+	core.DefaultPodResources(pod)
 	if errs := r.check(pod); len(errs) > 0 {
 		return errs.ToAggregate()
 	}

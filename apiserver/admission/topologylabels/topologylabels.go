@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -58,7 +58,7 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 
 // label sets the labels of a node on an object, if the node has them.
 func (p *plugin) label(ctx context.Context, object *metav1.ObjectMeta, node string) error {
-	if node == "" || len(path.IsValidPathSegmentName(node)) > 0 { // which validation refuses
+	if node == "" || len(content.IsPathSegmentName(node)) > 0 { // which validation refuses
 		return nil
 	}
 	// Version 0 reads the node from the watch cache instead of etcd.
