@@ -65,17 +65,28 @@ func (j *journal) latest() uint64 {
 	return entries[len(entries)-1].version
 }
 
+func (j *journal) create(ctx context.Context, s storage.Interface, name string) error {
+	c := &corev1.ConfigMap{}
+	given := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
+	if err := s.Create(ctx, keyOf(name), given, c, 0); err != nil {
+		return err
+	}
+	j.there[name] = true
+	return j.add(watch.Added, c)
+}
+
 // write makes random changes to a few objects.
 func (j *journal) write(ctx context.Context, s storage.Interface, random *rand.Rand, changes int) error {
 	for range changes {
 		name, c := fmt.Sprint("object-", random.Intn(6)), &corev1.ConfigMap{}
 		var err error
-		kind := watch.Added
+		var kind watch.EventType
 		switch {
 		case !j.there[name]:
-			given := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
-			err = s.Create(ctx, keyOf(name), given, c, 0)
-			j.there[name] = true
+			if err := j.create(ctx, s, name); err != nil {
+				return err
+			}
+			continue
 		case random.Intn(4) == 0:
 			kind = watch.Deleted
 			err = s.Delete(ctx, keyOf(name), c, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
@@ -169,7 +180,6 @@ func manyEqualWatches(t *testing.T, key string) {
 	var writing, watching sync.WaitGroup
 	end := make(chan struct{}) // after it, latest is the last
 	writing.Go(func() {
-		defer close(end)
 		if err := written.write(ctx, s, rand.New(rand.NewSource(seed+1)), changes); err != nil {
 			t.Error(err)
 		}
@@ -215,6 +225,11 @@ func manyEqualWatches(t *testing.T, key string) {
 		}
 	}
 	writing.Wait()
+	// A watch that began after the last change would not receive it.
+	if err := written.create(ctx, s, "the-last"); err != nil {
+		t.Error(err)
+	}
+	close(end)
 	watching.Wait()
 	if t.Failed() {
 		t.Log("written", written.entries)
