@@ -179,16 +179,20 @@ func (o *joinOptions) run(ctx context.Context, getenv func(string) string, out, 
 // refuseSecond returns an error if the machine has joined a cluster, or waits for its certificate
 // after a join: the svclet of that join uses the files, and may run.
 func (o *joinOptions) refuseSecond(files join.Files) error {
-	made := []string{files.Connection(), files.ArgumentsFile()}
-	if o.systemd.runs {
-		made = append(made, o.systemd.unitFile)
-	}
-	for _, path := range made {
+	const undo = "this machine has joined a cluster already: %s exists; 'svclet reset --config-dir=%s' undoes that"
+	for _, path := range []string{files.Connection(), files.ArgumentsFile()} {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(err, fmt.Errorf("this machine has joined a cluster already: %s exists; 'svclet reset' undoes that", path))
+			return errors.Join(err, fmt.Errorf(undo, path, files.Dir))
 		}
 	}
-	return nil
+	args, err := o.systemd.arguments()
+	if args == nil && err == nil {
+		return nil
+	}
+	if first, found := join.FilesOf(args); found {
+		return fmt.Errorf(undo, o.systemd.unitFile, first.Dir)
+	}
+	return errors.Join(err, fmt.Errorf("%s exists, and svclet join has not written it: stop its svclet and remove it by hand", o.systemd.unitFile))
 }
 
 // write writes the files, and returns the command line of svclet with them.

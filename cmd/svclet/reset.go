@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,6 +84,10 @@ type resetting struct {
 	// joined reports whether the settings are those of svclet join, whose files go, too. Apart
 	// is true for another svclet than the one that has joined.
 	joined, apart bool
+	// unit reports whether the unit of systemd is that of the join, and goes with its files.
+	unit bool
+	// unitArgs is the command line in the unit if only the unit has it.
+	unitArgs []string
 	// left is what svclet has made, once that has been determined.
 	left containerd.Leavings
 }
@@ -94,15 +99,27 @@ func newResetting(files join.Files, systemd systemd, rootDir string, getenv func
 	if err != nil {
 		return nil, err
 	}
-	r := &resetting{files: files, systemd: systemd, joined: args != nil || files.Joined() || systemd.runsWith(files)}
-	byFile := args == nil && r.joined // by a release that did not write the command line, or it is gone
-	if byFile {
-		if _, err := os.Stat(files.Configuration()); err == nil {
-			args = []string{"--config=" + files.Configuration()}
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
+	unitArgs, err := systemd.arguments()
+	if err != nil && rootDir == "" {
+		return nil, fmt.Errorf("%w: stop svclet and remove the unit by hand, then reset with --root-dir", err)
 	}
+	first, found := join.FilesOf(unitArgs)
+	r := &resetting{files: files, systemd: systemd, unit: found && first == files}
+	configuration := "--config=" + files.Configuration()
+	_, err = os.Stat(files.Configuration())
+	lost := errors.Is(err, fs.ErrNotExist)
+	if args == nil && r.unit {
+		args = unitArgs
+		if lost {
+			args = slices.DeleteFunc(args, func(arg string) bool { return arg == configuration })
+		}
+		r.unitArgs = args
+	}
+	byFile := args == nil && files.Joined() // by a release that did not write the command line
+	if byFile && !lost {
+		args = []string{configuration}
+	}
+	r.joined = args != nil || byFile
 	if err := r.load(args, getenv); err != nil || rootDir == "" {
 		return r, err
 	}
@@ -176,7 +193,10 @@ func (r *resetting) leavings(ctx context.Context) (containerd.Leavings, error) {
 // number of pods, and the names of what others have made in the root directory.
 func (r *resetting) reset(ctx context.Context) (pods int, kept []string, err error) {
 	var errs []error
-	if r.joined {
+	if r.joined && r.unit {
+		if err := r.keepArguments(); err != nil {
+			return 0, nil, err
+		}
 		errs = append(errs, r.systemd.remove(ctx))
 	}
 	lock, err := agent.LockRoot(r.RootDir)
@@ -207,6 +227,18 @@ func (r *resetting) reset(ctx context.Context) (pods int, kept []string, err err
 		return pods, kept, err // the files are needed to run it again
 	}
 	return pods, kept, r.files.Remove()
+}
+
+// keepArguments writes the command line that only the unit has to the files, for another reset if
+// this one fails after it has removed the unit.
+func (r *resetting) keepArguments() error {
+	if r.unitArgs == nil {
+		return nil
+	}
+	if err := os.MkdirAll(r.files.Dir, 0o755); err != nil {
+		return err
+	}
+	return r.files.WriteArguments(r.unitArgs)
 }
 
 // removeDelay removes the delay of shutdowns of the machine that svclet has given logind.

@@ -43,10 +43,23 @@ func (s systemd) start(ctx context.Context, args []string) error {
 	return systemctl(ctx, "enable", "--now", filepath.Base(s.unitFile))
 }
 
-// runsWith reports whether there is a unit of the svclet that uses the files of a join.
-func (s systemd) runsWith(files join.Files) bool {
+// arguments returns the command line of svclet in the unit; nil if there is no unit. It returns
+// an error for a unit that svclet join has not written.
+func (s systemd) arguments() (args []string, err error) {
+	if !s.runs {
+		return nil, nil
+	}
 	unit, err := os.ReadFile(s.unitFile)
-	return s.runs && err == nil && strings.Contains(string(unit), "--config="+files.Configuration())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		args, err = join.UnitArguments(string(unit))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.unitFile, err)
+	}
+	return args, nil
 }
 
 // remove stops the unit and removes it, if there is one.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"svc.dev/svc/svclet/agent"
 	"svc.dev/svc/svclet/join"
 )
 
@@ -54,6 +56,11 @@ func filesIn(t *testing.T, dirs ...string) map[string]string {
 	return all
 }
 
+// otherUnit returns a unit, with the files of a join, that svclet join does not write.
+func otherUnit(files join.Files) string {
+	return "[Service]\nExecStart=/bin/sh -c 'exec svclet --config=" + files.Configuration() + " --svcconfig=" + files.Connection() + "'\n"
+}
+
 // The svclet of the first join waits for its certificate: it has no connection file yet.
 func TestASecondJoinIsRefusedWhileTheFirstOneWaits(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -61,16 +68,22 @@ func TestASecondJoinIsRefusedWhileTheFirstOneWaits(t *testing.T) {
 	}
 	for name, made := range map[string]func(files join.Files, s systemd) (string, error){
 		"with its command line": func(files join.Files, _ systemd) (string, error) {
-			return files.ArgumentsFile(), files.WriteArguments(files.Arguments("/root", nil))
+			return files.ArgumentsFile() + " exists; 'svclet reset --config-dir=" + files.Dir + "' undoes", files.WriteArguments(files.Arguments("/root", nil))
 		},
 		"as a service whose files are elsewhere": func(_ join.Files, s systemd) (string, error) {
-			return s.unitFile, s.start(t.Context(), join.Files{Dir: "/elsewhere"}.Arguments("/root", nil))
+			return s.unitFile + " exists; 'svclet reset --config-dir=/else where' undoes", s.start(t.Context(), join.Files{Dir: "/else where"}.Arguments("/root", nil))
+		},
+		"beside a service of the administrator's": func(files join.Files, s systemd) (string, error) {
+			return s.unitFile + " exists, and svclet join has not written it: stop its svclet and remove it by hand", s.start(t.Context(), []string{"--config=" + files.Configuration()})
+		},
+		"beside a service with another command line": func(files join.Files, s systemd) (string, error) {
+			return s.unitFile + " exists, and svclet join has not written it: stop its svclet and remove it by hand", os.WriteFile(s.unitFile, []byte(otherUnit(files)), 0o644)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			machine, commands := fakeSystemd(t)
 			files := join.Files{Dir: t.TempDir()}
-			first, err := made(files, machine)
+			want, err := made(files, machine)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,8 +98,8 @@ func TestASecondJoinIsRefusedWhileTheFirstOneWaits(t *testing.T) {
 			}
 			second := joinOptions{systemd: machine, dir: files.Dir, rootDir: t.TempDir(), connection: connection, more: []string{"--bogus"}}
 			err = second.run(t.Context(), func(string) string { return "" }, io.Discard, io.Discard)
-			if err == nil || !strings.Contains(err.Error(), first+" exists; 'svclet reset'") {
-				t.Errorf("the second join returns %v", err)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the second join returns %v, want %s", err, want)
 			}
 			if after := filesIn(t, files.Dir, filepath.Dir(machine.unitFile)); !maps.Equal(before, after) {
 				t.Errorf("the files were %v, and are %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
@@ -114,6 +127,7 @@ func TestAResetStopsTheServiceOfAJoinWithoutFiles(t *testing.T) {
 	}{
 		{files, machine, true},
 		{join.Files{Dir: t.TempDir()}, machine, false},
+		{join.Files{Dir: filepath.Dir(files.Dir)}, machine, false},
 		{files, systemd{unitFile: machine.unitFile}, false},
 	} {
 		r, err := newResetting(test.files, test.systemd, "", func(string) string { return "" })
@@ -128,5 +142,86 @@ func TestAResetStopsTheServiceOfAJoinWithoutFiles(t *testing.T) {
 		if got := commands(); got != want {
 			t.Errorf("the reset runs systemctl %q, want %q", got, want)
 		}
+	}
+}
+
+// The root directory is locked, so that a reset changes nothing on the machine that runs the test:
+// it fails after it has removed the unit.
+func TestAResetByTheUnitAloneUsesAndKeepsItsCommandLine(t *testing.T) {
+	machine, commands := fakeSystemd(t)
+	files, root := join.Files{Dir: filepath.Join(t.TempDir(), "my files")}, filepath.Join(t.TempDir(), "100% mine")
+	if err := machine.start(t.Context(), files.Arguments("/unused", []string{"--root-dir=" + root, "--cgroup-root=/node"})); err != nil {
+		t.Fatal(err)
+	}
+	commands()
+	other, err := newResetting(files, machine, t.TempDir(), func(string) string { return "" })
+	if err != nil || other.joined || !other.apart {
+		t.Errorf("with another root directory: %+v, %v", other, err)
+	}
+	lock, err := agent.LockRoot(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	for _, want := range []string{"disable --now svclet.service, daemon-reload", ""} { // the second time the unit is gone
+		r, err := newResetting(files, machine, "", func(string) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left, err := r.leavings(t.Context()); err != nil || left.Dir != root || left.Cgroup != "/node/kubepods" {
+			t.Fatalf("it removes %+v, %v", left, err)
+		}
+		if _, _, err := r.reset(t.Context()); err == nil || !strings.Contains(err.Error(), root+" is in use") {
+			t.Errorf("the reset returns %v", err)
+		}
+		if got := commands(); got != want {
+			t.Errorf("the reset runs systemctl %q, want %q", got, want)
+		}
+	}
+}
+
+func TestAResetKeepsAUnitThatIsNotOfTheJoin(t *testing.T) {
+	files := join.Files{Dir: t.TempDir()}
+	root := t.TempDir()
+	lock, err := agent.LockRoot(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	for name, test := range map[string]struct{ unit, refused string }{
+		"of the administrator":   {unit: join.Unit("/svclet", []string{"--config=" + files.Configuration(), "--root-dir=/mine"})},
+		"of another join":        {unit: join.Unit("/svclet", join.Files{Dir: "/elsewhere"}.Arguments("/mine", nil))},
+		"with another ExecStart": {unit: otherUnit(files), refused: ": its ExecStart= is not as svclet join writes it: stop svclet and remove the unit by hand, then reset with --root-dir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			machine, commands := fakeSystemd(t)
+			if err := os.WriteFile(machine.unitFile, []byte(test.unit), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range [][]string{nil, files.Arguments("/root", []string{"--root-dir=" + root})} { // without and with a join
+				if args != nil {
+					if err := errors.Join(files.WriteArguments(args), os.WriteFile(files.Configuration(), []byte("apiVersion: svclet.config.k8s.io/v1beta1\nkind: SvcletConfiguration\n"), 0o600)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				_, err := newResetting(files, machine, "", func(string) string { return "" })
+				if (test.refused == "") != (err == nil) || err != nil && err.Error() != machine.unitFile+test.refused {
+					t.Errorf("without a root directory: %v", err)
+				}
+				r, err := newResetting(files, machine, root, func(string) string { return "" })
+				if err != nil || r.joined != (args != nil) || r.RootDir != root {
+					t.Fatalf("%+v, %v", r, err)
+				}
+				if _, _, err := r.reset(t.Context()); err == nil || !strings.Contains(err.Error(), "in use") {
+					t.Errorf("the reset returns %v", err)
+				}
+			}
+			if err := errors.Join(os.Remove(files.ArgumentsFile()), os.Remove(files.Configuration())); err != nil {
+				t.Error(err)
+			}
+			if content, err := os.ReadFile(machine.unitFile); err != nil || string(content) != test.unit || commands() != "" {
+				t.Errorf("the unit is %q, %v", content, err)
+			}
+		})
 	}
 }

@@ -208,10 +208,6 @@ func (f Files) ConnectedArguments(rootDir string, more []string) []string {
 // Unit returns systemd's unit that runs a program with a command line. Pods keep running
 // when it stops.
 func Unit(program string, args []string) string {
-	words := []string{quote(program)}
-	for _, arg := range args {
-		words = append(words, quote(arg))
-	}
 	return fmt.Sprintf(`[Unit]
 Description=svclet, the node agent
 Wants=network-online.target
@@ -228,7 +224,57 @@ OOMScoreAdjust=-999
 
 [Install]
 WantedBy=multi-user.target
-`, strings.Join(words, " "))
+`, commandLine(append([]string{program}, args...)))
+}
+
+// UnitArguments returns the command line, without the program, that [Unit] has written into a
+// unit. It returns an error for one that Unit does not write.
+func UnitArguments(unit string) ([]string, error) {
+	const key = "\nExecStart="
+	_, line, _ := strings.Cut(unit, key)
+	line, _, _ = strings.Cut(line, "\n")
+	var words []string
+	var word strings.Builder
+	quoted := false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '"':
+			quoted = !quoted
+		case c == ' ' && !quoted:
+			words = append(words, word.String())
+			word.Reset()
+		case strings.IndexByte(`\$%`, c) >= 0 && i+1 < len(line):
+			i++
+			fallthrough
+		default:
+			word.WriteByte(line[i])
+		}
+	}
+	words = append(words, word.String())
+	if strings.Count(unit, key) != 1 || commandLine(words) != line {
+		return nil, errors.New("its ExecStart= is not as svclet join writes it")
+	}
+	return words[1:], nil
+}
+
+// FilesOf returns the files of the join that has made a command line, and whether one has.
+func FilesOf(args []string) (Files, bool) {
+	const flag = "--config="
+	i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
+	if i < 0 {
+		return Files{}, false
+	}
+	f := Files{Dir: filepath.Dir(strings.TrimPrefix(args[i], flag))}
+	return f, args[i] == flag+f.Configuration() && slices.Contains(args, "--svcconfig="+f.Connection())
+}
+
+// commandLine quotes the words of a command line for systemd.
+func commandLine(words []string) string {
+	quoted := make([]string, 0, len(words))
+	for _, word := range words {
+		quoted = append(quoted, quote(word))
+	}
+	return strings.Join(quoted, " ")
 }
 
 // quote quotes a word of a command line for systemd, which expands $ and %.

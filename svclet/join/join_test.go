@@ -293,6 +293,46 @@ func TestUnitQuotesTheCommandLine(t *testing.T) {
 	}
 }
 
+func TestTheCommandLineOfAUnitIsReadAsItWasWritten(t *testing.T) {
+	for _, more := range []string{
+		"", " ", "--root-dir=/my data", "--x=a\tb", `--x="quoted"`, "--x='single'", "--x=100%", "--x=%h%%", "--x=$HOME$$", "--x=a;b", ";",
+		`--x=back\slash`, `--x=two\\ and one\`, `\`, `"`, "$", "%", "--x=é",
+	} {
+		for _, args := range [][]string{{more}, {"--first", more, "--last"}, {more, more}} {
+			for _, program := range []string{"/usr/local/bin/svclet", "/opt/my svc/100%/svclet"} {
+				if got, err := UnitArguments(Unit(program, args)); err != nil || !slices.Equal(got, args) {
+					t.Errorf("of %q: %q, %v", args, got, err)
+				}
+			}
+		}
+	}
+	for _, command := range []string{
+		"", "ExecStart=", "ExecStart=/bin/sh -c 'svclet --dns'", "ExecStart=/svclet --x=%h", "ExecStart=/svclet --x=$HOME", "ExecStart=/svclet  --x",
+		`ExecStart=/svclet "--x`, "ExecStart=/svclet \\\n--x", `ExecStart=/svclet --x=\x41`, "ExecStart=/svclet --x=%", "ExecStart=/svclet --a\nExecStart=/svclet --b",
+	} {
+		if got, err := UnitArguments("[Service]\n" + command + "\nRestart=always\n"); err == nil {
+			t.Errorf("%q is read as %q", command, got)
+		}
+	}
+}
+
+func TestTheFilesOfAJoinAreThoseOfItsCommandLine(t *testing.T) {
+	for _, dir := range []string{"/etc/svclet", "/my files/100%"} {
+		args := append([]string{"--version=v1.28.0"}, Files{Dir: dir}.Arguments("/root", []string{"--config=/other"})...)
+		if got, found := FilesOf(args); !found || got.Dir != dir {
+			t.Errorf("of the join with %s: %+v, %t", dir, got, found)
+		}
+	}
+	for _, args := range [][]string{
+		nil, {"--config=/etc/svclet/svclet.yaml"}, {"--config=/etc/svclet/svclet.yaml", "--svcconfig=/root/node.svcconfig"},
+		{"--config=/etc/svclet/mine.yaml", "--svcconfig=/etc/svclet/node.svcconfig"}, {"--config=/etc/svclet/svclet.yaml.old", "--svcconfig=/etc/svclet/node.svcconfig"},
+	} {
+		if got, found := FilesOf(args); found {
+			t.Errorf("of %q: %+v", args, got)
+		}
+	}
+}
+
 func TestPinIsOfThePublicKey(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
