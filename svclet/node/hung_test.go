@@ -55,36 +55,43 @@ func TestARuntimeThatHangsMakesTheNodeNotReady(t *testing.T) {
 	})
 }
 
-func TestImagesAreListedAgainAMinuteAfterTheRuntimeHung(t *testing.T) {
+// TestASlowListOfImagesDelaysNoStatusAndIsShown: it may take longer than a status waits.
+func TestASlowListOfImagesDelaysNoStatusAndIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var lists atomic.Int32
 		var failure error
-		hangs, lists := false, 0
-		n, err := New(Options{Name: "n", MaxImages: 50, Images: func(ctx context.Context) ([]corev1.ContainerImage, error) {
-			if lists++; hangs {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return nil, failure
+		var takes time.Duration
+		n, err := New(Options{Name: "n", MaxImages: 50, Images: func(context.Context) ([]corev1.ContainerImage, error) {
+			size := lists.Add(1)
+			time.Sleep(takes) // the clock of synctest
+			return []corev1.ContainerImage{{SizeBytes: int64(size)}}, failure
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		expect := func(what string, want int) {
+		expect := func(what string, requests int32, shown int64, waited time.Duration) {
 			t.Helper()
-			if n.images.update(t.Context(), &n.o); lists != want {
-				t.Errorf("%s: asked %d times, want %d", what, lists, want)
+			began, images := time.Now(), n.images.update(t.Context(), &n.o)
+			size := int64(0)
+			if len(images) > 0 {
+				size = images[0].SizeBytes
+			}
+			if took := time.Since(began); lists.Load() != requests || size != shown || took != waited {
+				t.Errorf("%s: %d requests, list %d is shown after %s; want %d, %d, %s", what, lists.Load(), size, took, requests, shown, waited)
 			}
 		}
 		failure = errors.New("no such socket")
-		expect("a runtime that does not run", 1)
-		expect("a runtime that does not run yet", 2)
-		hangs = true
-		expect("a runtime that hangs", 3)
-		time.Sleep(time.Minute - runtimeTimeout - time.Nanosecond) // the clock of synctest
-		expect("less than a minute later", 3)
+		expect("a runtime that does not run", 1, 0, 0)
+		failure, takes = nil, 6*time.Second
+		expect("the next status", 2, 0, imagesPatience)
+		expect("while the request is in flight", 2, 0, 0)
+		time.Sleep(takes)
+		expect("after the answer", 2, 2, 0)
+		time.Sleep(time.Minute - time.Nanosecond)
+		expect("less than a minute later", 2, 2, 0)
 		time.Sleep(time.Nanosecond)
-		hangs, failure = false, nil
-		expect("a minute later", 4)
-		expect("after an answer", 4)
+		expect("a minute later", 3, 2, imagesPatience)
+		time.Sleep(takes)
+		expect("after that answer", 3, 3, 0)
 	})
 }

@@ -94,8 +94,8 @@ type Options struct {
 	ShownChanged func()
 	// Features are the features that the node declares, sorted (KEP-5328).
 	Features []string
-	// Images lists the node's images; nil means none. It is called at most once per
-	// minute, unless it fails at once.
+	// Images lists the node's images; nil means none. It is called at most once per minute,
+	// unless it fails, by one goroutine at a time. It must bound its time.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)
 	// MaxImages bounds the images in the status, the largest first
 	// (--node-status-max-images): 0 for none, -1 for all.

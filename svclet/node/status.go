@@ -199,33 +199,65 @@ func handlers(s RuntimeStatus) []corev1.NodeRuntimeHandler {
 
 // listed are the node's images as last listed.
 type listed struct {
-	at     time.Time // of the last answer, or of the last attempt without one in time
+	at     time.Time // of the last answer
 	images []corev1.ContainerImage
+	answer <-chan answeredImages // of the request in flight; nil without one
+}
+
+// answeredImages is the answer to a request for the images.
+type answeredImages struct {
+	images []corev1.ContainerImage
+	err    error
 }
 
 const (
 	imagesFrequency = time.Minute
+	// imagesPatience is how long a status waits for a list of images that it has requested: a
+	// later one shows those of a slow runtime.
+	imagesPatience = time.Second
 	// maxImageNames bounds the names of an image in the status.
 	maxImageNames = 5
 )
 
+// update returns the images, and requests them if they are due. ctx bounds the request, which
+// may take longer than this call.
 func (l *listed) update(ctx context.Context, o *Options) []corev1.ContainerImage {
-	now := o.Clock.Now()
-	if o.Images == nil || o.MaxImages == 0 || !l.at.IsZero() && now.Sub(l.at) < imagesFrequency {
-		return l.images
+	due := l.at.IsZero() || o.Clock.Since(l.at) >= imagesFrequency
+	switch {
+	case o.Images == nil || o.MaxImages == 0:
+	case l.answer == nil && due:
+		answer := make(chan answeredImages, 1)
+		l.answer = answer
+		go func() {
+			images, err := o.Images(ctx)
+			answer <- answeredImages{images, err}
+		}()
+		patience, cancel := context.WithTimeout(ctx, imagesPatience)
+		defer cancel()
+		select {
+		case a := <-answer:
+			l.receive(ctx, a, o)
+		case <-patience.Done():
+		}
+	default:
+		select {
+		case a := <-l.answer:
+			l.receive(ctx, a, o)
+		default:
+		}
 	}
-	limited, cancel := context.WithTimeout(ctx, runtimeTimeout)
-	defer cancel()
-	images, err := o.Images(limited)
-	if err == nil || limited.Err() != nil {
-		l.at = now // a runtime that does not answer must not delay each status
-	}
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Failed to list images for the node status", "err", err)
-		return l.images
-	}
-	l.images = largest(images, o.MaxImages)
 	return l.images
+}
+
+// receive processes the answer to the request in flight. One that failed is repeated by the next
+// status.
+func (l *listed) receive(ctx context.Context, a answeredImages, o *Options) {
+	l.answer = nil
+	if a.err != nil {
+		klog.FromContext(ctx).V(2).Info("Failed to list images for the node status", "err", a.err)
+		return
+	}
+	l.at, l.images = o.Clock.Now(), largest(a.images, o.MaxImages)
 }
 
 // largest returns the largest images, with a limited number of names.
