@@ -73,6 +73,9 @@ const retryPeriod = 5 * time.Second
 // searchPeriod is how often a node without a directory lists its volumes.
 const searchPeriod = 10 * time.Minute
 
+// searchTimeout bounds a list.
+const searchTimeout = 30 * time.Second
+
 // Run removes directories until ctx is done.
 func (m *Manager) Run(ctx context.Context) {
 	entries, err := os.ReadDir(m.Dir)
@@ -115,9 +118,13 @@ func (m *Manager) ownVolumes() labels.Selector {
 // server other than svc's refuses the list.
 func (m *Manager) awaitFirst(ctx context.Context) bool {
 	for {
-		var own corev1.PersistentVolumeList
-		err := m.Client.List(ctx, &own, &client.ListOptions{LabelSelector: m.ownVolumes(), Limit: 1, Raw: &metav1.ListOptions{ResourceVersion: "0"}})
-		if err == nil && len(own.Items) > 0 {
+		select {
+		case <-m.ready:
+			return true
+		default:
+		}
+		found, err := m.search(ctx)
+		if found {
 			return true
 		}
 		if err != nil && ctx.Err() == nil {
@@ -131,6 +138,15 @@ func (m *Manager) awaitFirst(ctx context.Context) bool {
 		case <-m.Clock.After(searchPeriod):
 		}
 	}
+}
+
+// search reports whether the API server has a volume of this node.
+func (m *Manager) search(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
+	defer cancel()
+	var own corev1.PersistentVolumeList
+	err := m.Client.List(ctx, &own, &client.ListOptions{LabelSelector: m.ownVolumes(), Limit: 1, Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+	return err == nil && len(own.Items) > 0, err
 }
 
 // removeAll removes the directories of deleted volumes, and reports whether none is

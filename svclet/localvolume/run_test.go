@@ -6,20 +6,22 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	restfake "k8s.io/client-go/rest/fake"
+	clocks "k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -96,8 +98,9 @@ func TestADeletedVolumeWithoutADirectoryIsReleased(t *testing.T) {
 			var running sync.WaitGroup
 			running.Go(func() { m.Run(ctx) })
 			if refused {
-				for !clock.HasWaiters() {
-					runtime.Gosched()
+				waits := func(context.Context) (bool, error) { return clock.HasWaiters(), nil }
+				if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, waits); err != nil {
+					t.Fatal(err)
 				}
 				refuse.Store(false)
 				clock.Step(searchPeriod)
@@ -109,4 +112,30 @@ func TestADeletedVolumeWithoutADirectoryIsReleased(t *testing.T) {
 			running.Wait()
 		})
 	}
+}
+
+// TestTheSearchForAFirstVolume asks only without a directory, and again if the API server hangs.
+func TestTheSearchForAFirstVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := 0
+		c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(deleted("pv", "n", "/d")).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, options ...client.ListOption) error {
+				if lists++; lists > 1 {
+					return c.List(ctx, l, options...)
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		}).Build()
+		m := New(Options{Node: "n", Client: c, Clock: clocks.RealClock{}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if found := m.awaitFirst(ctx); !found || lists != 2 {
+			t.Errorf("found %t after %d lists", found, lists)
+		}
+		m.Created()
+		if found := m.awaitFirst(ctx); !found || lists != 2 {
+			t.Errorf("with a directory: %t after %d lists", found, lists)
+		}
+	})
 }

@@ -99,13 +99,13 @@ func familyOf(address netip.Addr) int {
 }
 
 // Apply makes the machine have a plan. It writes only what differs, and continues after
-// errors of single peers and routes.
+// errors of the MTU and the addresses of the tunnels, and of single peers and routes.
 func (k *kernel) Apply(p plan.Plan) error {
 	tunnel, err := k.applyTunnel(p.Tunnel)
-	if err != nil {
+	if err != nil && tunnel == 0 {
 		return err
 	}
-	var errs []error
+	errs := []error{err}
 	if tunnel != 0 {
 		errs = append(errs, k.applyPeers(tunnel, p.Peers))
 	}
@@ -115,7 +115,8 @@ func (k *kernel) Apply(p plan.Plan) error {
 // Remove removes all that Apply has made.
 func (k *kernel) Remove() error { return k.Apply(plan.Plan{}) }
 
-// applyTunnel makes the interface of tunnels, or removes it, and returns its index.
+// applyTunnel makes the interface of tunnels, or removes it, and returns its index:
+// 0 if there is none, or it cannot be used.
 func (k *kernel) applyTunnel(want *plan.Tunnel) (int, error) {
 	link, err := k.netlink.LinkByName(k.tunnel)
 	if missing := (netlink.LinkNotFoundError{}); err != nil && !errors.As(err, &missing) {
@@ -137,17 +138,18 @@ func (k *kernel) applyTunnel(want *plan.Tunnel) (int, error) {
 			return 0, err
 		}
 	}
+	var errs []error
 	if link.Attrs().MTU != want.MTU {
 		if err := k.netlink.LinkSetMTU(link, want.MTU); err != nil {
-			return 0, fmt.Errorf("set the MTU of the interface %s to %d: %w", k.tunnel, want.MTU, err)
+			errs = append(errs, fmt.Errorf("set the MTU of the interface %s to %d: %w", k.tunnel, want.MTU, err))
 		}
 	}
 	if link.Attrs().Flags&net.FlagUp == 0 {
 		if err := k.netlink.LinkSetUp(link); err != nil {
-			return 0, fmt.Errorf("start the interface %s: %w", k.tunnel, err)
+			return 0, errors.Join(append(errs, fmt.Errorf("start the interface %s: %w", k.tunnel, err))...)
 		}
 	}
-	return link.Attrs().Index, k.applyInternal(link, want.Internal)
+	return link.Attrs().Index, errors.Join(append(errs, k.applyInternal(link, want.Internal))...)
 }
 
 // isTunnel reports whether an interface is the wanted one, apart from its addresses.

@@ -364,6 +364,37 @@ func TestTheTunnelFollowsTheMTUOfTheMachinesNetwork(t *testing.T) {
 	}
 }
 
+func TestPeersAndRoutesAreWrittenThoughTheTunnelHasNotItsMTU(t *testing.T) {
+	n := newNamespace(t)
+	n.connect("eth0", newNamespace(t), "eth0", 1500)
+	n.up("eth0", "192.0.2.1/24")
+	n.must(func() error {
+		k, err := openKernel(bridge)
+		if err != nil {
+			return err
+		}
+		defer k.Close()
+		path, _ := k.Path(netip.MustParseAddr("192.0.2.2"))
+		internal := netip.MustParseAddr("10.88.2.0")
+		err = k.Apply(plan.Plan{
+			Tunnel: &plan.Tunnel{Link: path.Link, Address: netip.MustParseAddr("192.0.2.1"), MAC: plan.MAC{2, 0, 0, 0, 0, 1}, MTU: 1 << 20, Internal: []netip.Addr{netip.MustParseAddr("10.88.1.0")}},
+			Peers:  []plan.Peer{{Node: netip.MustParseAddr("192.0.2.2"), MAC: plan.MAC{2, 0, 0, 0, 0, 2}, Internal: []netip.Addr{internal}}},
+		})
+		if err == nil || !strings.Contains(err.Error(), "set the MTU") {
+			t.Errorf("got %v", err)
+		}
+		link, err := k.netlink.LinkByName(k.tunnel)
+		if err != nil {
+			return err
+		}
+		neighbours, err := k.netlink.NeighList(link.Attrs().Index, netlink.FAMILY_V4)
+		if !slices.ContainsFunc(neighbours, func(n netlink.Neigh) bool { return n.IP.Equal(internal.AsSlice()) }) {
+			t.Errorf("the peers are %v", neighbours)
+		}
+		return err
+	})
+}
+
 // expectMissing expects that the loop finds that rules are missing, or that none are.
 func (m *machine) expectMissing(want bool) {
 	m.t.Helper()
