@@ -95,6 +95,8 @@ type tree interface {
 	// memory returns the memory usage of a cgroup, in bytes, and the part of it that the
 	// kernel cannot simply reclaim.
 	memory(n name) (used, workingSet int64, err error)
+	// memoryLimit returns the memory limit of a cgroup, in bytes; a very large one is none.
+	memoryLimit(n name) (int64, error)
 	hugepageSizes() []int64
 	// cpus returns the list of all CPUs if the driver needs it.
 	cpus() (string, error)
@@ -262,18 +264,20 @@ func (m *Manager) Parent(pod *corev1.Pod) (string, error) {
 }
 
 // Create creates a pod's cgroup, or updates the limits of an existing one. A limit of memory
-// that an existing one exceeds, after a resize that was refused, stays as it is.
-func (m *Manager) Create(pod *corev1.Pod) error {
-	return m.write(pod, "create container", func(n name, limits Limits) error {
+// that would be lowered below what an existing one uses, after a resize that was refused, stays as
+// it is, also if the usage is unknown: keptMemory reports that.
+func (m *Manager) Create(pod *corev1.Pod) (keptMemory bool, err error) {
+	err = m.write(pod, "create container", func(n name, limits Limits) error {
 		if m.tree.exists(m.options.Driver.path(n)) == nil && m.memorySuffices(n, limits) != nil {
-			limits.Memory = nil
+			limits.Memory, keptMemory = nil, true
 		}
 		return m.apply(n, limits)
 	})
+	return keptMemory, err
 }
 
-// MemorySuffices returns an error if a pod uses more memory than its spec allows, or if that is
-// unknown.
+// MemorySuffices returns an error if the spec of a pod lowers its limit of memory below what it
+// uses, or if that is unknown.
 func (m *Manager) MemorySuffices(pod *corev1.Pod) error {
 	return m.write(pod, "set the limits", m.memorySuffices)
 }
@@ -292,11 +296,14 @@ func (m *Manager) Resize(pod, before *corev1.Pod) error {
 	})
 }
 
-// memorySuffices returns an error if a cgroup uses more memory than a limit and cannot give it
-// back, or if that is unknown: the kernel would kill its processes (cgroup v2) or refuse the
-// limit (v1).
+// memorySuffices returns an error if a limit lower than the present one is below what a cgroup
+// uses and cannot give back, or if that is unknown: the kernel would kill its processes (cgroup
+// v2) or refuse the limit (v1).
 func (m *Manager) memorySuffices(n name, limits Limits) error {
 	if limits.Memory == nil || *limits.Memory <= 0 {
+		return nil
+	}
+	if present, err := m.tree.memoryLimit(n); err == nil && *limits.Memory >= present {
 		return nil
 	}
 	_, used, err := m.tree.memory(n)

@@ -26,7 +26,8 @@ type recorded struct {
 	// is the part of it, in each cgroup, that the kernel can reclaim.
 	used        map[string]int64
 	reclaimable int64
-	unmeasured  bool // the memory usage is unknown
+	unmeasured  bool  // the memory usage is unknown
+	limit       int64 // the memory limit of each cgroup
 }
 
 func (r *recorded) step(what string, n name, limits Limits) error {
@@ -75,14 +76,21 @@ func (r *recorded) memory(n name) (used, workingSet int64, err error) {
 	used = r.used[r.driver.path(n)]
 	return used, used - r.reclaimable, nil
 }
-func (r *recorded) hugepageSizes() []int64 { return nil }
-func (r *recorded) cpus() (string, error)  { return "", nil }
+func (r *recorded) memoryLimit(name) (int64, error) { return r.limit, nil }
+func (r *recorded) hugepageSizes() []int64          { return nil }
+func (r *recorded) cpus() (string, error)           { return "", nil }
 func (r *recorded) expect(t *testing.T, what string, w ...string) {
 	t.Helper()
 	if diff := cmp.Diff(w, r.steps); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 	r.steps = nil
+}
+
+// create creates a pod's cgroup, whatever limit it keeps.
+func create(m *Manager, p *corev1.Pod) error {
+	_, err := m.Create(p)
+	return err
 }
 
 func TestTheHierarchyIsKubelets(t *testing.T) {
@@ -126,7 +134,7 @@ func TestWithoutCgroupsPerQOSTheRuntimeChoosesTheParent(t *testing.T) {
 		if got, err := m.Parent(testPod("u")); err != nil || got != want {
 			t.Errorf("parent under %q: %q, %v, want %q", root, got, err, want)
 		}
-		err := errors.Join(m.Start(), m.Create(testPod("u")), m.UpdateClasses(nil), m.MemorySuffices(testPod("u")), m.Remove(t.Context(), "u"))
+		err := errors.Join(m.Start(), create(m, testPod("u")), m.UpdateClasses(nil), m.MemorySuffices(testPod("u")), m.Remove(t.Context(), "u"))
 		if err != nil {
 			t.Error(err)
 		}
@@ -141,7 +149,7 @@ func TestAPodsCgroupIsCreatedUpdatedAndRemoved(t *testing.T) {
 		PerQOS: true, Driver: Cgroupfs, PodMaxPIDs: 50,
 		Measured: func(operation string, _ time.Duration) { measured = append(measured, operation) },
 	}, tree)
-	if err := m.Create(testPod("u", burstable("cpu", "1"))); err != nil {
+	if err := create(m, testPod("u", burstable("cpu", "1"))); err != nil {
 		t.Fatal(err)
 	}
 	tree.expect(t, "creation", "apply /kubepods/burstable/podu shares=1024 pids=50")
@@ -167,7 +175,7 @@ func TestAUIDMustNotBeAPath(t *testing.T) {
 	tree := &recorded{driver: Cgroupfs}
 	m := newManager(Options{PerQOS: true, Driver: Cgroupfs}, tree)
 	for _, uid := range []types.UID{"", "../../system.slice", "a/b", "a_b", ".."} {
-		if err := m.Create(testPod(string(uid))); err == nil {
+		if err := create(m, testPod(string(uid))); err == nil {
 			t.Errorf("a cgroup was made for %q", uid)
 		}
 		if err := m.Remove(t.Context(), uid); err == nil {

@@ -45,7 +45,7 @@ func TestMemoryIsProtectedByClassAndPod(t *testing.T) {
 		tree := &recorded{driver: Cgroupfs}
 		m := newManager(Options{PerQOS: true, Driver: Cgroupfs, Protection: protection}, tree)
 		for _, p := range active {
-			if err := m.Create(p); err != nil {
+			if err := create(m, p); err != nil {
 				t.Fatal(err)
 			}
 		}

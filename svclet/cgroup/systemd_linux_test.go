@@ -260,7 +260,7 @@ func TestPodsAreSlicesOfSystemd(t *testing.T) {
 	pod, other := testPod("1-2", guaranteed("cpu", "500m", "memory", "64Mi")), testPod("3-4", burstable("cpu", "1", "memory", "32Mi"))
 	for range 2 { // to make them again changes nothing
 		for _, p := range []*corev1.Pod{pod, other} {
-			if err := m.Create(p); err != nil {
+			if err := create(m, p); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -319,22 +319,22 @@ func TestErrorsOfSystemd(t *testing.T) {
 		{"", "failed", "error creating systemd unit `" + unit + "`: got `failed`"},
 	} {
 		f.fail(unit, test.refusal, test.result)
-		if err := m.Create(pod); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "pod1-2") {
+		if err := create(m, pod); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "pod1-2") {
 			t.Errorf("%+v: %v", test, err)
 		}
 	}
 	f.fail(unit, "", "")
-	if err := m.Create(pod); err != nil {
+	if err := create(m, pod); err != nil {
 		t.Fatal(err)
 	}
 	f.stop()
 	late := testPod("5-6")
-	if err := m.Create(late); err == nil || !strings.Contains(err.Error(), "dbus") {
+	if err := create(m, late); err == nil || !strings.Contains(err.Error(), "dbus") {
 		t.Errorf("without a bus: %v", err)
 	}
 	f.start()
 	for _, p := range []*corev1.Pod{pod, late} {
-		if err := m.Create(p); err != nil {
+		if err := create(m, p); err != nil {
 			t.Errorf("with a bus again: %v", err)
 		}
 	}

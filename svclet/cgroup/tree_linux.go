@@ -17,6 +17,7 @@ import (
 
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/fs"
+	"github.com/opencontainers/cgroups/fscommon"
 	"github.com/opencontainers/cgroups/manager"
 	"k8s.io/utils/clock"
 )
@@ -228,6 +229,19 @@ func (h *host) memory(n name) (used, workingSet int64, err error) {
 	}
 	used = int64(min(memory.Usage.Usage, math.MaxInt64))
 	return used, max(used-int64(min(inactive, math.MaxInt64)), 0), nil
+}
+
+func (h *host) memoryLimit(n name) (int64, error) {
+	m, _, err := h.manager(n, Limits{})
+	if err != nil {
+		return 0, err
+	}
+	file := "memory.limit_in_bytes"
+	if h.v2 {
+		file = "memory.max"
+	}
+	limit, err := fscommon.GetCgroupParamUint(m.Path("memory"), file)
+	return int64(min(limit, math.MaxInt64)), err
 }
 
 func (h *host) hugepageSizes() []int64 {

@@ -41,7 +41,7 @@ func TestRealCgroups(t *testing.T) {
 	}
 	pod := testPod("1-2", guaranteed("cpu", "500m", "memory", "64Mi"))
 	for range 2 { // to make it again changes nothing
-		if err := m.Create(pod); err != nil {
+		if err := create(m, pod); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,6 +145,9 @@ func (h *host) expectReservation(t *testing.T, m *Manager, pod *corev1.Pod) {
 		limit, free = filepath.Join("/sys/fs/cgroup/memory", burstable, "memory.limit_in_bytes"), strconv.FormatInt(math.MaxInt64&^int64(os.Getpagesize()-1), 10)
 	}
 	expect(t, limit, strconv.Itoa((1024-32)<<20))
+	if got, err := h.memoryLimit(m.class(corev1.PodQOSBurstable)); err != nil || got != (1024-32)<<20 {
+		t.Errorf("its limit is %d bytes, %v", got, err)
+	}
 	if used, workingSet, err := h.memory(m.class(corev1.PodQOSBurstable)); err != nil || workingSet < 0 || used < workingSet {
 		t.Errorf("it uses %d bytes, of which %d are in use, %v", used, workingSet, err)
 	}

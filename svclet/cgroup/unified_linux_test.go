@@ -102,7 +102,7 @@ func TestLimitsInV2(t *testing.T) {
 	resized := func(memory string) corev1.ResourceRequirements { return guaranteed("cpu", "500m", "memory", memory) }
 	guaranteed, burstable := testPod("1-2", resized("64Mi")), testPod("3-4", burstable("cpu", "1", "memory", "32Mi"))
 	for _, pod := range []*corev1.Pod{guaranteed, burstable, testPod("5-6")} {
-		if err := m.Create(pod); err != nil {
+		if err := create(m, pod); err != nil {
 			t.Fatal(err)
 		}
 	}

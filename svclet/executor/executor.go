@@ -55,10 +55,11 @@ type Objects interface {
 // Cgroups are the cgroups of pods.
 type Cgroups interface {
 	// Create creates the cgroup of a pod, or updates the limits of an existing
-	// one, but not that of memory if the pod uses more.
-	Create(p *corev1.Pod) error
-	// MemorySuffices returns an error if a pod uses more memory than its spec allows, or if
-	// that is unknown.
+	// one. keptMemory reports that one of memory has not been lowered, because the pod uses
+	// more or its usage is unknown.
+	Create(p *corev1.Pod) (keptMemory bool, err error)
+	// MemorySuffices returns an error if the spec of a pod lowers its limit of memory below
+	// what it uses, or if that is unknown.
 	MemorySuffices(p *corev1.Pod) error
 	// Resize sets the limits of the cgroup of a pod. before is the pod with the limits
 	// that it has: if it is not nil, limits are raised and not lowered.
@@ -157,7 +158,11 @@ func New(o Options) *Executor { return &Executor{o: o, resources: map[types.UID]
 func (e *Executor) Perform(ctx context.Context, p *corev1.Pod, observed pod.Observed, op pod.Operation, pulled func(time.Duration)) pod.Result {
 	switch op.Kind {
 	case pod.SetUp:
-		return e.setUp(ctx, p)
+		result := e.setUp(ctx, p)
+		if result.Rejected && ctx.Err() == nil {
+			e.o.Metrics.PodRejected(result.Reason)
+		}
+		return result
 	case pod.CreateSandbox:
 		return e.createSandbox(ctx, p, op)
 	case pod.StartContainer:
@@ -168,7 +173,7 @@ func (e *Executor) Perform(ctx context.Context, p *corev1.Pod, observed pod.Obse
 	case pod.StopContainer:
 		return e.stopContainer(ctx, p, observed, op)
 	case pod.ResizeContainer:
-		return e.resizeContainer(ctx, p, op)
+		return e.resizeContainer(ctx, p, observed, op)
 	case pod.ResizePod:
 		return e.resizePod(ctx, p, observed, op)
 	case pod.RemoveContainer:

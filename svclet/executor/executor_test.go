@@ -369,7 +369,7 @@ func TestAnEphemeralContainerGetsVolumesThatNoOtherContainerUses(t *testing.T) {
 		return r.perform(t.Context(), pod.Operation{Kind: pod.StartContainer, Name: container.Name, SandboxID: r.observed().Sandboxes[0].ID})
 	}
 	result := debug("missing")
-	r.Expect(result.Reason).To(gomega.Equal("FailedMount"))
+	r.Expect(result.Reason).To(gomega.Equal("CreateContainerConfigError"), "it is tried again when an object changes")
 	r.Expect(result.Message).To(gomega.ContainSubstring(`MountVolume.SetUp failed for volume "missing"`))
 	r.Expect(r.events).To(gomega.ContainElement(gomega.And(gomega.HaveField("Reason", "FailedMount"), gomega.HaveField("Container", "debug-missing"))))
 
@@ -381,14 +381,53 @@ func TestAnEphemeralContainerGetsVolumesThatNoOtherContainerUses(t *testing.T) {
 		gomega.HaveField("ContainerPath", "/v"), gomega.HaveField("HostPath", gomega.HaveSuffix("/kubernetes.io~empty-dir/scratch")))))
 }
 
+func TestTheVolumesOfARunningPodAreRefreshedAfterAnEphemeralContainerGotMore(t *testing.T) {
+	r := newFixture(t, func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}},
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "settings", MountPath: "/settings"}}
+	})
+	r.configMap = &corev1.ConfigMap{}
+	r.running()
+	r.configMap = nil // for a moment
+	r.pod = r.pod.DeepCopy()
+	r.pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "debug", Image: "app:1", VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/v"}},
+	}}}
+	r.succeed(pod.Operation{Kind: pod.StartContainer, Name: "debug", SandboxID: r.observed().Sandboxes[0].ID})
+	r.configMap = &corev1.ConfigMap{Data: map[string]string{"colour": "blue"}}
+	r.Refresh(t.Context(), r.pod)
+	mounted, err := r.volumesOf(r.pod.UID)
+	r.Expect(err).NotTo(gomega.HaveOccurred())
+	r.Expect(filepath.Join(mounted["settings"].HostPath, "colour")).To(gomega.BeARegularFile())
+}
+
+// fullNode is a CSI driver of a node with as many volumes as it can have.
+type fullNode struct{ volume.CSI }
+
+func (fullNode) Publish(context.Context, csi.Volume) (csi.Published, error) {
+	return csi.Published{}, &csi.LimitError{Err: errors.New("no room")}
+}
+
 func TestAPodWhoseVolumesTheNodeHasNoRoomForIsRejected(t *testing.T) {
-	r := newFixture(t)
-	other, limit := &volume.Error{Volume: "v", Err: errors.New("away")}, &csi.LimitError{Err: errors.New("no room")}
-	r.Expect(r.mountResult(other)).To(gomega.Equal(pod.Result{Reason: "FailedMount", Message: other.Error()}))
-	r.Expect(r.rejected).To(gomega.BeEmpty())
-	r.Expect(r.mountResult(errors.Join(other, &volume.Error{Volume: "w", Err: limit}))).To(gomega.Equal(pod.Result{
+	r := newFixture(t, func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}}}
+	})
+	id := r.sandbox()
+	r.pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
+	r.o.Volumes.CSI = fullNode{}
+	r.Expect(os.RemoveAll(filepath.Join(r.dir, "root", "pods", "u"))).To(gomega.Succeed())
+	r.Expect(r.perform(t.Context(), pod.Operation{Kind: pod.StartContainer, Name: "app", SandboxID: id}).Reason).NotTo(gomega.BeEmpty())
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	want := pod.Result{
 		Reason: "VolumeAttachmentLimitExceeded", Message: "Node has reached its volume attachment limit, rejecting pod. no room", Rejected: true,
-	}))
+	}
+	r.Expect(r.Perform(cancelled, r.pod, pod.Observed{}, pod.Operation{Kind: pod.SetUp}, nil)).To(gomega.Equal(want))
+	r.Expect(r.rejected).To(gomega.BeEmpty(), "the machine rejects no pod for the start of a container, or for an operation that it has cancelled")
+	r.Expect(r.perform(t.Context(), pod.Operation{Kind: pod.SetUp})).To(gomega.Equal(want))
 	r.Expect(r.rejected).To(gomega.Equal([]string{"VolumeAttachmentLimitExceeded"}))
 }
 

@@ -44,6 +44,8 @@ type fakes struct {
 	// createCgroup and removeCgroup are errors. handlers are those of runtime classes.
 	createCgroup, removeCgroup error
 	handlers                   map[string]string
+	// keepsMemory reports that Create keeps a limit of memory.
+	keepsMemory bool
 	// memory is the error of limits of memory, resizeCgroup that of a resize. resizes are those of
 	// cgroups and the announcements of them, in order.
 	memory, resizeCgroup error
@@ -82,9 +84,9 @@ func (f *fakes) RuntimeHandler(_ context.Context, class string) (string, error) 
 	return "", errors.New("no such runtime class")
 }
 
-func (f *fakes) Create(p *corev1.Pod) error {
+func (f *fakes) Create(p *corev1.Pod) (bool, error) {
 	f.record(func() { f.cgroups[p.UID] = true })
-	return f.createCgroup
+	return f.keepsMemory, f.createCgroup
 }
 
 func (f *fakes) MemorySuffices(*corev1.Pod) error { return f.memory }

@@ -17,22 +17,24 @@ import (
 const reasonResize = "ResizeError"
 
 // resizeContainer gives a running container the CPU and memory of the pod's spec.
-func (e *Executor) resizeContainer(ctx context.Context, p *corev1.Pod, op pod.Operation) pod.Result {
+func (e *Executor) resizeContainer(ctx context.Context, p *corev1.Pod, observed pod.Observed, op pod.Operation) pod.Result {
 	_, c := podspec.Find(&p.Spec, op.Name)
 	if c == nil {
 		return failed(reasonResize, fmt.Errorf("the pod has no container %q", op.Name))
 	}
 	wanted := container.Resources(e.containerOptions(), p, c)
-	if err := e.memorySuffices(ctx, op, wanted.MemoryLimitInBytes); err != nil {
+	if err := e.memorySuffices(ctx, observed, op, wanted.MemoryLimitInBytes); err != nil {
 		return failed(reasonResize, err)
 	}
 	return asResult(reasonResize, e.o.Runtime.UpdateResources(ctx, op.ID, &runtimeapi.ContainerResources{Linux: wanted}))
 }
 
-// memorySuffices refuses a limit below what the container uses and cannot give back, or if that
-// is unknown: the kernel would kill its processes (cgroup v2) or refuse the limit (v1).
-func (e *Executor) memorySuffices(ctx context.Context, op pod.Operation, limit int64) error {
-	if limit <= 0 {
+// memorySuffices refuses a limit lower than the present one and below what the container uses and
+// cannot give back, or if that is unknown: the kernel would kill its processes (cgroup v2) or
+// refuse the limit (v1).
+func (e *Executor) memorySuffices(ctx context.Context, observed pod.Observed, op pod.Operation, limit int64) error {
+	present := memoryLimit(observed, op.ID)
+	if limit <= 0 || present > 0 && limit >= present {
 		return nil
 	}
 	stats, err := e.o.Runtime.ContainerStats(ctx, op.ID)
@@ -47,6 +49,15 @@ func (e *Executor) memorySuffices(ctx context.Context, op pod.Operation, limit i
 		return fmt.Errorf("attempting to set the memory limit of container %s (%d) below current usage (%d)", op.Name, limit, used.GetValue())
 	}
 	return nil
+}
+
+// memoryLimit returns the memory limit of a container that the runtime reports; 0 without one.
+func memoryLimit(observed pod.Observed, id string) int64 {
+	i := slices.IndexFunc(observed.Containers, func(c pod.Container) bool { return c.ID == id })
+	if i < 0 || observed.Containers[i].Resources == nil {
+		return 0
+	}
+	return observed.Containers[i].Resources.Limits.Memory().Value()
 }
 
 // resizePod gives a pod's cgroup the limits of its spec, which it announces to the runtime

@@ -24,6 +24,31 @@ func limited(memory string) func(*corev1.Pod) {
 	}
 }
 
+func TestAMemoryLimitThatIsNotLoweredNeedsNoUsage(t *testing.T) {
+	for name, test := range map[string]struct {
+		memory  string
+		refused bool
+	}{
+		"it stays": {"200Mi", false}, "it is raised": {"201Mi", false}, "it is lowered": {"199Mi", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newFixture(t, limited("200Mi"))
+			id := r.running()
+			resize := pod.Operation{Kind: pod.ResizeContainer, ID: id, Name: "app"}
+			r.succeed(resize) // the runtime reports the limit
+			limited(test.memory)(r.pod)
+			r.runtime.Rule("ContainerStats", runtimetest.Rule{Err: errors.New("no statistics")})
+			r.Expect(r.perform(t.Context(), resize).Reason != "").To(gomega.Equal(test.refused))
+		})
+	}
+}
+
+func TestASetUpReportsThatTheCgroupKeepsItsMemoryLimit(t *testing.T) {
+	r := newFixture(t)
+	r.keepsMemory = true
+	r.Expect(r.perform(t.Context(), pod.Operation{Kind: pod.SetUp})).To(gomega.Equal(pod.Result{KeptMemory: true}))
+}
+
 func TestAContainerIsNotLimitedBelowWhatItUses(t *testing.T) {
 	for _, test := range []struct {
 		name    string

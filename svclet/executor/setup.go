@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/pod"
@@ -44,31 +45,33 @@ func supplementalGroups(volumes map[string]volume.Mounted) []int64 {
 func (e *Executor) setUp(ctx context.Context, p *corev1.Pod) pod.Result {
 	e.o.Objects.Register(p)
 	r := &resources{warnings: map[string]bool{}, sized: p}
-	var err error
-	if err = e.o.Cgroups.Create(p); err == nil {
+	kept, err := e.o.Cgroups.Create(p)
+	if err == nil {
 		r.cgroupParent, err = e.o.Cgroups.Parent(p)
 	}
 	if err != nil {
 		return failed("FailedCreatePodContainer", fmt.Errorf("unable to ensure pod container exists: %w", err))
 	}
 	if r.volumes, err = e.o.Volumes.Mount(ctx, p); err != nil {
-		return e.mountResult(err)
+		return mountResult(err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.resources[p.UID] = r
-	return pod.Result{}
+	if kept {
+		klog.FromContext(ctx).Info("Kept a higher memory limit of a pod that uses more, or whose usage is unknown", "pod", klog.KObj(p))
+	}
+	return pod.Result{KeptMemory: kept}
 }
 
 // mountResult returns the result of a set-up whose volumes could not be mounted.
-func (e *Executor) mountResult(err error) pod.Result {
+func mountResult(err error) pod.Result {
 	limit := (*csi.LimitError)(nil)
 	if !errors.As(err, &limit) {
 		return failed("FailedMount", err)
 	}
 	result := failed("VolumeAttachmentLimitExceeded", limit)
 	result.Rejected = true
-	e.o.Metrics.PodRejected(result.Reason)
 	return result
 }
 

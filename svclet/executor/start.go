@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
@@ -95,7 +96,8 @@ func (s *start) run(ctx context.Context) (id string, result pod.Result) {
 		if ctx.Err() == nil {
 			s.event(s.pod, s.container, corev1.EventTypeWarning, "FailedMount", runtime.Message(err))
 		}
-		return "", failed("FailedMount", err)
+		// With this reason the machine tries again at once when an object of the pod changes.
+		return "", failed("CreateContainerConfigError", err)
 	}
 	began, secrets := s.o.Clock.Now(), s.o.Images.PullSecrets(ctx, s.pod, s.o.Objects)
 	images, reason, err := s.imageVolumes(ctx, secrets)
@@ -149,10 +151,14 @@ func (s *start) mountMissing(ctx context.Context) error {
 		return nil
 	}
 	mounted, err := s.volumesOf(s.pod.UID)
-	if err != nil || s.hasVolumes(mounted) {
+	if err != nil {
 		return err
 	}
-	more, err := s.o.Volumes.Mount(ctx, s.pod)
+	missing := s.missing(mounted)
+	if len(missing) == 0 {
+		return nil
+	}
+	more, err := s.o.Volumes.MountMore(ctx, s.pod, missing)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.resources[s.pod.UID]; r != nil {
@@ -160,25 +166,19 @@ func (s *start) mountMissing(ctx context.Context) error {
 		maps.Copy(mounted, more)
 		r.volumes = mounted
 	}
-	if s.hasVolumes(mounted) {
-		return nil // one of another container may have failed
-	}
 	return err
 }
 
-// hasVolumes reports whether all volumes that the container uses are mounted.
-func (s *start) hasVolumes(mounted map[string]volume.Mounted) bool {
+// missing returns the names of the volumes that the container uses and that are not mounted.
+func (s *start) missing(mounted map[string]volume.Mounted) sets.Set[string] {
+	names := sets.Set[string]{}
 	for _, m := range s.container.VolumeMounts {
-		if _, found := mounted[m.Name]; !found {
-			return false
-		}
+		names.Insert(m.Name)
 	}
 	for _, d := range s.container.VolumeDevices {
-		if _, found := mounted[d.Name]; !found {
-			return false
-		}
+		names.Insert(d.Name)
 	}
-	return true
+	return names.Difference(sets.KeySet(mounted))
 }
 
 // protect waits for the rules of the pod's connections, before the sandbox has its first

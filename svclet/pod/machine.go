@@ -255,7 +255,7 @@ func (m *Machine) Done(operation Operation, result Result) {
 		}
 	case operation.Kind == SetUp:
 		m.isSetUp, m.raised = true, m.asked
-		if !m.options.Resized { // else the cgroup may have kept a limit of memory that the pod exceeds
+		if !result.KeptMemory { // else the resize that follows sets the limit
 			m.size = m.asked
 		}
 	case operation.Kind == TearDown:

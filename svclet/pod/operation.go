@@ -108,6 +108,9 @@ type Result struct {
 	// Rejected is about SetUp: the operation has failed, and the node has no room for the pod,
 	// which it rejects.
 	Rejected bool
+	// KeptMemory is about SetUp: the pod's cgroup has kept a limit of memory above that of the
+	// spec, because the pod uses more or its usage is unknown.
+	KeptMemory bool
 	// Cancelled reports whether the operation was cancelled for one that replaces it.
 	Cancelled bool
 }

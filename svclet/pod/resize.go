@@ -94,7 +94,7 @@ func (m *Machine) resize() {
 			m.request(op)
 		}
 	}
-	if settled && m.size != wanted {
+	if settled && (m.size != wanted || m.raised != wanted) {
 		m.requestCgroup(Operation{Kind: ResizePod}, wanted)
 	}
 }
@@ -122,7 +122,7 @@ func (m *Machine) isResizing() bool {
 	if m.options.WithoutResize || !m.isSetUp || m.ended {
 		return false
 	}
-	if m.size != sizeOf(m.pod) {
+	if wanted := sizeOf(m.pod); m.size != wanted || m.raised != wanted { // a resize that was taken back may have raised the cgroup
 		return true
 	}
 	for i := range m.containers {

@@ -23,6 +23,7 @@ import (
 //	edit / YAML                 the pod's object changes
 //	go                          all operations succeed, until none is in flight
 //	done OPERATION              an operation succeeds; named by words of its output
+//	keep OPERATION              a set-up succeeds, and the cgroup keeps a limit of memory
 //	fail OPERATION: REASON TEXT an operation fails
 //	refuse OPERATION: REASON TEXT an operation fails, and the node refuses the pod
 //	cancelled                   the cancelled operations end
@@ -91,8 +92,8 @@ func (p *player) step(verb, rest, more string) {
 	case "go":
 		p.run()
 		return
-	case "done":
-		w.finish(p.operation(rest), Result{})
+	case "done", "keep":
+		w.finish(p.operation(rest), Result{KeptMemory: verb == "keep"})
 	case "fail", "refuse":
 		name, cause, _ := strings.Cut(rest, ": ")
 		reason, text, _ := strings.Cut(cause, " ")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"svc.dev/svc/apis/podspec"
 	"svc.dev/svc/svclet/csi"
 	"svc.dev/svc/svclet/flexvolume"
 )
@@ -41,8 +44,11 @@ func (m *Manager) mountClaim(ctx context.Context, s *state, pod *corev1.Pod, vol
 	}
 	mounted, err := m.operate(s, volume.Name, m.persistentPlugin(&pv.Spec.PersistentVolumeSource), func() (mountedVolume, error) {
 		if m.remembered(s, volume.Name) == nil {
-			if err := m.checkAffinity(pv); err != nil {
+			err := m.checkFirst(pv)
+			if err != nil && !m.hadBefore(pod, volume.Name) {
 				return mountedVolume{}, err
+			} else if err != nil {
+				klog.FromContext(ctx).Info("Kept a volume that the pod has, and that would be refused to another one", "pod", klog.KObj(pod), "volume", volume.Name, "err", err)
 			}
 		}
 		return m.mountPersistent(ctx, pod, volume.Name, claim, pv, readOnly)
@@ -52,6 +58,26 @@ func (m *Manager) mountClaim(ctx context.Context, s *state, pod *corev1.Pod, vol
 		mounted.Group = &group
 	}
 	return mounted, err
+}
+
+// hadBefore reports whether the pod got a volume before the agent was restarted. The sign of it is
+// the pod's directory "containers", which is made when its first container is created: the volumes
+// of all containers but the ephemeral ones are mounted before. The pod's directory itself is there
+// since the first attempt, which may have refused the volume.
+func (m *Manager) hadBefore(pod *corev1.Pod, volume string) bool {
+	_, err := os.Stat(m.layout.containers(pod.UID))
+	return err == nil && uses(podspec.NonEphemeral(&pod.Spec)).all().Has(volume)
+}
+
+// checkFirst refuses a volume that the pod does not have yet.
+func (m *Manager) checkFirst(pv *corev1.PersistentVolume) error {
+	if err := m.checkAffinity(pv); err != nil {
+		return err
+	}
+	if pv.Spec.HostPath != nil && len(mountOptions(pv)) > 0 {
+		return &checkError{"MountVolume.MountOptionSupport", errors.New("mount options are not supported for this volume type")}
+	}
+	return nil
 }
 
 // checkAffinity refuses a volume that is not on this node: the node of a pod may be in its spec
@@ -97,8 +123,6 @@ func (m *Manager) mountPersistent(ctx context.Context, pod *corev1.Pod, name str
 		return m.mountLocal(ctx, localVolume{pod: pod, name: name, pv: pv, claim: claim, readOnly: readOnly}, block)
 	case block:
 		return mountedVolume{}, fmt.Errorf("PersistentVolume %s is of type %s, which has no volumeMode Block: remove volumeMode", pv.Name, sourceName(&pv.Spec.PersistentVolumeSource))
-	case pv.Spec.HostPath != nil && len(mountOptions(pv)) > 0:
-		return mountedVolume{}, &checkError{"MountVolume.MountOptionSupport", errors.New("mount options are not supported for this volume type")}
 	case pv.Spec.HostPath != nil:
 		return mountHostPath(name, pv.Spec.HostPath, readOnly)
 	case pv.Spec.NFS != nil:
@@ -150,14 +174,15 @@ func (m *Manager) claim(ctx context.Context, namespace, name string) (*corev1.Pe
 }
 
 // checkMode reports whether a volume is a block device, which containers use as
-// volumeDevices; other volumes are used as volumeMounts.
+// volumeDevices; other volumes are used as volumeMounts. An ephemeral container that uses it in the
+// other way fails alone.
 func checkMode(pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) (block bool, err error) {
-	mounts, devices := uses(pod)
+	used := uses(podspec.NonEphemeral(&pod.Spec))
 	block = isBlock(pv)
 	switch {
-	case mounts.Has(volume) && block:
+	case used.mounts.Has(volume) && block:
 		return block, fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeMounts", volume, corev1.PersistentVolumeBlock)
-	case devices.Has(volume) && !block:
+	case used.devices.Has(volume) && !block:
 		return block, fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeDevices", volume, corev1.PersistentVolumeFilesystem)
 	}
 	return block, nil

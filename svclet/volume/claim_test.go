@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"svc.dev/svc/apis/localpath"
 )
@@ -84,6 +85,55 @@ func TestTheNodeAffinityOfAVolumeIsCheckedWhenItIsFirstMounted(t *testing.T) {
 	second.UID = "u2"
 	if _, err := h.Mount(t.Context(), second); err == nil {
 		t.Error("mounted for another pod")
+	}
+}
+
+func TestTheVolumesOfAPodThatRanBeforeARestartAreNotCheckedAgain(t *testing.T) {
+	for name, claim := range map[string]func(*fixture) corev1.Volume{
+		"affinity": func(h *fixture) corev1.Volume { return h.provisioned("data", "a") },
+		"options": func(h *fixture) corev1.Volume {
+			return h.mountOptionsClaim(corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc"}}, "").Spec.Volumes[0]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newFixture(t)
+			h.onNode(t, "a")
+			pod := podOf(claim(h))
+			h.NodeLabels = nil
+			for range 2 {
+				if _, err := h.Mount(t.Context(), pod); err == nil {
+					t.Error("mounted for a pod that has no container yet")
+				}
+				h.Manager.pods = map[types.UID]*state{}
+			}
+			if _, err := h.TerminationLog(pod.UID, "main"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.Mount(t.Context(), pod); err != nil {
+				t.Error(err)
+			}
+			h.Manager.pods = map[types.UID]*state{}
+			pod.Spec.Containers[0].VolumeMounts = nil
+			more, err := h.MountMore(t.Context(), pod, sets.New("data"))
+			if err == nil {
+				t.Errorf("mounted %v for an ephemeral container", more)
+			}
+		})
+	}
+}
+
+func TestAnEphemeralContainerThatMountsADeviceOfThePodFailsAlone(t *testing.T) {
+	h := newFixture(t)
+	pod := podOf(h.claimed("data", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{}}))
+	h.CSI = &recordingCSI{}
+	h.objects.volumes["pv-data"].Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
+	main := &pod.Spec.Containers[0]
+	debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", VolumeMounts: main.VolumeMounts}}
+	main.VolumeMounts, main.VolumeDevices = nil, []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}}
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{debug}
+	mounted, err := h.Mount(t.Context(), pod)
+	if _, found := mounted["data"]; err != nil || !found {
+		t.Errorf("mounted %v, %v", mounted, err)
 	}
 }
 

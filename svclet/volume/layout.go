@@ -38,6 +38,9 @@ func (l layout) volume(uid types.UID, plugin, name string) string {
 	return filepath.Join(l.pod(uid), volumesDir, plugin, name)
 }
 
+// containers returns the directory of the pod's containers, which is made with the first of them.
+func (l layout) containers(uid types.UID) string { return filepath.Join(l.pod(uid), "containers") }
+
 // ready returns the path of the mark that a volume has been set up: afterwards its
 // mode and owner belong to the pod.
 func (l layout) ready(uid types.UID, name string) string {
@@ -89,7 +92,7 @@ func (m *Manager) TerminationLog(uid types.UID, container string) (string, error
 	if !isName(string(uid)) || !isName(container) {
 		return "", fmt.Errorf("container %q of pod %q cannot have a directory", container, uid)
 	}
-	dir := filepath.Join(m.layout.pod(uid), "containers", container)
+	dir := filepath.Join(m.layout.containers(uid), container)
 	if err := os.MkdirAll(dir, privateDir); err != nil {
 		return "", fmt.Errorf("making the directory of container %s: %w", container, err)
 	}

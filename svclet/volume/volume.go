@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/keymutex"
 	"k8s.io/utils/ptr"
@@ -249,8 +251,25 @@ func New(options Options) (*Manager, error) {
 // by Refresh.
 //
 // The error joins an [*Error] for each volume that failed; the others are mounted
-// and returned nonetheless.
+// and returned nonetheless. The failure of a volume that only ephemeral containers use is
+// not in the error: see [Manager.MountMore].
 func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Mounted, error) {
+	used, required := uses(podspec.All(&pod.Spec)).all(), uses(podspec.NonEphemeral(&pod.Spec)).all()
+	return m.mountAll(ctx, pod, func(name string, mounted bool) (wanted, needed bool) {
+		// A newer version of the pod may have an ephemeral container that uses a mounted volume.
+		return mounted || used.Has(name), required.Has(name)
+	})
+}
+
+// MountMore mounts the volumes with these names, as Mount does: those of an ephemeral container,
+// which may be added after the pod was mounted.
+func (m *Manager) MountMore(ctx context.Context, pod *corev1.Pod, names sets.Set[string]) (map[string]Mounted, error) {
+	return m.mountAll(ctx, pod, func(name string, _ bool) (wanted, needed bool) { return names.Has(name), true })
+}
+
+// mountAll mounts the volumes that are wanted, and returns the errors of those that are needed.
+// What was mounted before stays so: also if it is not wanted, or fails now.
+func (m *Manager) mountAll(ctx context.Context, pod *corev1.Pod, choose func(name string, mounted bool) (wanted, needed bool)) (map[string]Mounted, error) {
 	if err := m.layout.check(pod); err != nil {
 		return nil, err
 	}
@@ -262,38 +281,48 @@ func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Mounte
 	result := make(map[string]Mounted, len(pod.Spec.Volumes))
 	var volumes []mountedVolume
 	var failed []error
-	mounts, devices := uses(pod)
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		// A newer version of the pod may have an ephemeral container that uses the volume.
-		if !mounts.Has(volume.Name) && !devices.Has(volume.Name) && m.remembered(state, volume.Name) == nil {
-			continue
+		before := m.remembered(state, volume.Name)
+		wanted, needed := choose(volume.Name, before != nil)
+		if wanted {
+			mounted, err := m.mount(ctx, state, pod, volume)
+			if err == nil {
+				result[volume.Name] = mounted.Mounted
+				volumes = append(volumes, mounted)
+				continue
+			}
+			if needed {
+				failed = append(failed, &Error{Volume: volume.Name, Err: err})
+			} else {
+				klog.FromContext(ctx).Info("Failed to mount a volume of ephemeral containers", "pod", klog.KObj(pod), "volume", volume.Name, "err", err)
+			}
 		}
-		mounted, err := m.mount(ctx, state, pod, volume)
-		if err != nil {
-			failed = append(failed, &Error{Volume: volume.Name, Err: err})
-			continue
+		if before != nil {
+			volumes = append(volumes, *before)
 		}
-		result[volume.Name] = mounted.Mounted
-		volumes = append(volumes, mounted)
 	}
 	m.remember(state, volumes)
 	return result, errors.Join(failed...)
 }
 
-// uses returns the names of the volumes that containers of a pod mount, and of those that they have
-// as devices.
-func uses(pod *corev1.Pod) (mounts, devices sets.Set[string]) {
-	mounts, devices = sets.Set[string]{}, sets.Set[string]{}
-	for _, c := range podspec.All(&pod.Spec) {
+// usedVolumes are the names of the volumes that containers mount, and of those that they have as
+// devices.
+type usedVolumes struct{ mounts, devices sets.Set[string] }
+
+func (u usedVolumes) all() sets.Set[string] { return u.mounts.Union(u.devices) }
+
+func uses(containers iter.Seq2[podspec.Position, *corev1.Container]) usedVolumes {
+	used := usedVolumes{sets.Set[string]{}, sets.Set[string]{}}
+	for _, c := range containers {
 		for _, m := range c.VolumeMounts {
-			mounts.Insert(m.Name)
+			used.mounts.Insert(m.Name)
 		}
 		for _, d := range c.VolumeDevices {
-			devices.Insert(d.Name)
+			used.devices.Insert(d.Name)
 		}
 	}
-	return mounts, devices
+	return used
 }
 
 // Present reports whether the pod's directory exists, which [Manager.Mount] makes.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 )
@@ -396,6 +397,44 @@ func TestOnlyVolumesThatContainersUseAreMounted(t *testing.T) {
 	mount(pod, "debug", "first", "main") // which does not know the newest container yet
 	if err := h.Refresh(t.Context(), debugged); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAVolumeThatOnlyEphemeralContainersUseDoesNotFailThePod(t *testing.T) {
+	h := newFixture(t)
+	pod := podOf(volumeOf("cred", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "login"}}),
+		volumeOf("debug", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "nothing"}}))
+	main := &pod.Spec.Containers[0]
+	debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", VolumeMounts: main.VolumeMounts[1:]}}
+	main.VolumeMounts, pod.Spec.EphemeralContainers = main.VolumeMounts[:1], []corev1.EphemeralContainer{debug}
+	mounted, err := h.Mount(t.Context(), pod)
+	if got := slices.Sorted(maps.Keys(mounted)); err != nil || !slices.Equal(got, []string{"cred"}) {
+		t.Errorf("mounted %q, %v", got, err)
+	}
+	if more, err := h.MountMore(t.Context(), pod, sets.New("debug")); err == nil {
+		t.Errorf("mounted %v for the ephemeral container", more)
+	}
+}
+
+func TestAVolumeThatCannotBeMountedAgainIsStillRefreshed(t *testing.T) {
+	h := newFixture(t)
+	pod := podOf(volumeOf("cred", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "login"}}))
+	mounted, err := h.Mount(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := h.objects.secrets["login"]
+	delete(h.objects.secrets, "login")
+	if again, err := h.Mount(t.Context(), pod); err == nil || len(again) > 0 {
+		t.Errorf("mounted %v, %v", again, err)
+	}
+	secret.Data = map[string][]byte{"name": []byte("you")}
+	h.objects.secrets["login"] = secret
+	if err := h.Refresh(t.Context(), pod); err != nil {
+		t.Error(err)
+	}
+	if got := tree(t, mounted["cred"].HostPath); len(got) != 1 || !strings.HasSuffix(got["name"], " you") {
+		t.Errorf("shows %v", got)
 	}
 }
 
