@@ -112,7 +112,7 @@ func (r *runtimeAlone) create(ctx context.Context, name string) (took time.Durat
 // sandboxConfig returns the configuration of a pod's sandbox, and creates the pod's
 // cgroup and log directory.
 func (r *runtimeAlone) sandboxConfig(pod *corev1.Pod) (*runtimeapi.PodSandboxConfig, error) {
-	if err := r.cgroups.Create(pod); err != nil {
+	if _, err := r.cgroups.Create(pod); err != nil {
 		return nil, err
 	}
 	parent, err := r.cgroups.Parent(pod)
