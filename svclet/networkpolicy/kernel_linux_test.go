@@ -129,10 +129,19 @@ func sendTagged(from, to int, source, target, text string) error {
 }
 
 // filteredPods makes the namespaces of a node and of three of its pods, web, to which all
-// connections are denied, other and third. They are zero if the kernel does not filter bridges.
-func filteredPods(t *testing.T) (node, web, other, third int, err error) {
-	if node, err = netnstest.New(t); err != nil {
-		return node, web, other, third, err
+// connections are denied, other and third. It skips the test where the kernel does not filter
+// bridges, or without the rights to make them do so.
+func filteredPods(t *testing.T) (node, web, other, third int) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	node, err := netnstest.New(t)
+	if err != nil {
+		t.Fatal(err)
 	}
 	err = netnstest.In(node, func() error {
 		if err := nft.SetParameter(nft.BridgeParameters()[0], "1"); errors.Is(err, os.ErrNotExist) {
@@ -183,25 +192,19 @@ func filteredPods(t *testing.T) (node, web, other, third int, err error) {
 		}
 		return err
 	})
-	return node, web, other, third, err
-}
-
-// Addresses that are no pod's of the node pass no policy: those that a pod makes up, and those
-// that it has besides its own.
-func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip(err)
-	}
-	node, web, other, third, err := filteredPods(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if web == 0 {
 		t.Skip("the kernel has no br_netfilter")
 	}
+	return node, web, other, third
+}
+
+// Addresses that are no pod's of the node pass no policy: those that a pod makes up, and those
+// that it has besides its own.
+func TestOtherAddressesDoNotBypassPoliciesInTheKernel(t *testing.T) {
+	node, web, other, third := filteredPods(t)
 	listen := func(fd int) (c net.PacketConn) {
 		if err := netnstest.In(fd, func() (err error) { c, err = net.ListenPacket("udp", ":7000"); return err }); err != nil {
 			t.Fatal(err)
