@@ -11,8 +11,8 @@ import (
 )
 
 // refreshPeriod is how often volumes are refreshed whose changes no watch delivers: tokens that
-// CSI drivers require to be republished, and volumes that have been expanded. Kubelet syncs a pod
-// about as often.
+// CSI drivers require to be republished, volumes that have been expanded, and those of ephemeral
+// containers that could not be mounted. Kubelet syncs a pod about as often.
 const refreshPeriod = time.Minute
 
 // Run calls changed periodically with the pods whose volumes may have to be refreshed, until ctx
@@ -39,7 +39,7 @@ func (m *Manager) refreshed() []types.UID {
 	defer m.mutex.Unlock()
 	var pods []types.UID
 	for uid, s := range m.pods {
-		if slices.ContainsFunc(s.volumes, func(v mountedVolume) bool { return v.isRefreshed() }) {
+		if len(s.missing) > 0 || slices.ContainsFunc(s.volumes, func(v mountedVolume) bool { return v.isRefreshed() }) {
 			pods = append(pods, uid)
 		}
 	}
@@ -69,26 +69,35 @@ func (m *Manager) forgetExpansions(uid types.UID, keys []string) {
 	}
 }
 
-// Refresh updates the content of the pod's volumes from their API objects, and expands those that
-// have grown. A
-// volume that fails keeps its content and is in the error, as for Mount. Refresh
-// does nothing for a pod that is not mounted.
+// Refresh updates the content of the pod's volumes from their API objects, expands those that
+// have grown, and mounts those of ephemeral containers that [Manager.Mount] could not. A volume
+// that fails keeps its content and is in the error, as for Mount. Refresh does nothing for a pod
+// that is not mounted.
 func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod) error {
 	if err := m.layout.check(pod); err != nil {
 		return err
 	}
 	state, done := m.hold(pod.UID)
 	defer done()
+	missing := state.missing.Intersection(usedByEphemeral(pod))
 	var failed []error
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		mounted := m.remembered(state, volume.Name)
-		if mounted == nil || !showsObjects(volume) && !mounted.isRefreshed() {
+		known := m.remembered(state, volume.Name)
+		refreshed := known != nil && (showsObjects(volume) || known.isRefreshed())
+		if !refreshed && !missing.Has(volume.Name) {
 			continue
 		}
-		if _, err := m.mount(ctx, state, pod, volume); err != nil {
+		mounted, err := m.mount(ctx, state, pod, volume)
+		if err != nil {
 			failed = append(failed, &Error{Volume: volume.Name, Err: err})
+		} else if missing.Has(volume.Name) {
+			missing.Delete(volume.Name)
+			m.remember(state, append(slices.Clone(state.volumes), mounted), missing)
 		}
 	}
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	state.missing = missing
 	return errors.Join(failed...)
 }

@@ -50,7 +50,7 @@ func (m *Manager) leave(s *state) (leaving []plugin, expanded []string) {
 		}
 	}
 	m.mutex.Unlock()
-	m.remember(s, nil)
+	m.remember(s, nil, nil)
 	return leaving, expanded
 }
 

@@ -148,6 +148,9 @@ type state struct {
 	sync.Mutex
 	users   int
 	volumes []mountedVolume
+	// missing are the volumes of ephemeral containers that could not be mounted when the pod was
+	// set up: Refresh mounts them.
+	missing sets.Set[string]
 	// wanted are the plugins of the volumes that the pod is to have, by their names; leaving are
 	// those of the volumes that are to be unmounted.
 	wanted  map[string]plugin
@@ -252,9 +255,11 @@ func New(options Options) (*Manager, error) {
 //
 // The error joins an [*Error] for each volume that failed; the others are mounted
 // and returned nonetheless. The failure of a volume that only ephemeral containers use is
-// not in the error: see [Manager.MountMore].
+// not in the error: [Manager.MountMore] mounts it when such a container starts, and
+// [Manager.Refresh] for one that runs already.
 func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Mounted, error) {
-	used, required := uses(podspec.All(&pod.Spec)).all(), uses(podspec.NonEphemeral(&pod.Spec)).all()
+	required := uses(podspec.NonEphemeral(&pod.Spec)).all()
+	used := required.Union(usedByEphemeral(pod))
 	return m.mountAll(ctx, pod, func(name string, mounted bool) (wanted, needed bool) {
 		// A newer version of the pod may have an ephemeral container that uses a mounted volume.
 		return mounted || used.Has(name), required.Has(name)
@@ -281,6 +286,7 @@ func (m *Manager) mountAll(ctx context.Context, pod *corev1.Pod, choose func(nam
 	result := make(map[string]Mounted, len(pod.Spec.Volumes))
 	var volumes []mountedVolume
 	var failed []error
+	missing := state.missing.Clone()
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		before := m.remembered(state, volume.Name)
@@ -290,11 +296,13 @@ func (m *Manager) mountAll(ctx context.Context, pod *corev1.Pod, choose func(nam
 			if err == nil {
 				result[volume.Name] = mounted.Mounted
 				volumes = append(volumes, mounted)
+				missing.Delete(volume.Name)
 				continue
 			}
 			if needed {
 				failed = append(failed, &Error{Volume: volume.Name, Err: err})
 			} else {
+				missing.Insert(volume.Name)
 				klog.FromContext(ctx).Info("Failed to mount a volume of ephemeral containers", "pod", klog.KObj(pod), "volume", volume.Name, "err", err)
 			}
 		}
@@ -302,8 +310,26 @@ func (m *Manager) mountAll(ctx context.Context, pod *corev1.Pod, choose func(nam
 			volumes = append(volumes, *before)
 		}
 	}
-	m.remember(state, volumes)
+	m.remember(state, volumes, missing)
 	return result, errors.Join(failed...)
+}
+
+// usedByEphemeral returns the names of the volumes of the pod's ephemeral containers, but for those
+// that have ended: they do not start again.
+func usedByEphemeral(pod *corev1.Pod) sets.Set[string] {
+	ended := sets.Set[string]{}
+	for i := range pod.Status.EphemeralContainerStatuses {
+		if s := &pod.Status.EphemeralContainerStatuses[i]; s.State.Terminated != nil {
+			ended.Insert(s.Name)
+		}
+	}
+	return uses(func(yield func(podspec.Position, *corev1.Container) bool) {
+		for position, c := range podspec.All(&pod.Spec) {
+			if position.List == podspec.EphemeralContainers && !ended.Has(c.Name) && !yield(position, c) {
+				return
+			}
+		}
+	}).all()
 }
 
 // usedVolumes are the names of the volumes that containers mount, and of those that they have as
@@ -380,10 +406,10 @@ type mountedVolume struct {
 	grows string
 }
 
-func (m *Manager) remember(s *state, volumes []mountedVolume) {
+func (m *Manager) remember(s *state, volumes []mountedVolume, missing sets.Set[string]) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	s.volumes = volumes
+	s.volumes, s.missing = volumes, missing
 	// A measurement in flight is kept, so that one that never ends has no second one.
 	maps.DeleteFunc(s.measured, func(_ string, u *measurement) bool {
 		u.outdated = true

@@ -416,6 +416,47 @@ func TestAVolumeThatOnlyEphemeralContainersUseDoesNotFailThePod(t *testing.T) {
 	}
 }
 
+// An agent that was restarted finds an ephemeral container running, and its volume's object missing.
+func TestAVolumeOfARunningEphemeralContainerIsMountedLater(t *testing.T) {
+	h := newFixture(t)
+	pod := podOf(volumeOf("debug", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "later"}}))
+	main := &pod.Spec.Containers[0]
+	debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", VolumeMounts: main.VolumeMounts}}
+	main.VolumeMounts, pod.Spec.EphemeralContainers = nil, []corev1.EphemeralContainer{debug}
+	if mounted, err := h.Mount(t.Context(), pod); err != nil || len(mounted) > 0 {
+		t.Errorf("mounted %v, %v", mounted, err)
+	}
+	if err := h.Refresh(t.Context(), pod); err == nil {
+		t.Error("the volume is refreshed without its object")
+	}
+	ended := pod.DeepCopy()
+	ended.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "debug", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	for _, step := range []struct {
+		rule string
+		do   func() error
+		due  int
+	}{
+		{"it is retried", func() error { return nil }, 1},
+		{"until the container has ended", func() error { return h.Refresh(t.Context(), ended) }, 0},
+		{"a set-up does not wait for it then", func() error { _, err := h.Mount(t.Context(), ended); return err }, 0},
+		{"and else tries it", func() error { _, err := h.Mount(t.Context(), pod); return err }, 1},
+		{"until it is mounted", func() error {
+			h.objects.secrets["later"] = h.objects.secrets["login"]
+			return h.Refresh(t.Context(), pod)
+		}, 0},
+	} {
+		if err := step.do(); err != nil {
+			t.Errorf("%s: %v", step.rule, err)
+		}
+		if got := h.refreshed(); len(got) != step.due {
+			t.Errorf("%s: %v are retried", step.rule, got)
+		}
+	}
+	if got := tree(t, filepath.Join(h.PodDir(pod.UID), "volumes/kubernetes.io~secret/debug")); len(got) != 2 {
+		t.Errorf("shows %v", got)
+	}
+}
+
 func TestAVolumeThatCannotBeMountedAgainIsStillRefreshed(t *testing.T) {
 	h := newFixture(t)
 	pod := podOf(volumeOf("cred", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "login"}}))
