@@ -379,6 +379,7 @@ func TestPeersAndRoutesAreWrittenThoughTheTunnelHasNotItsMTU(t *testing.T) {
 		err = k.Apply(plan.Plan{
 			Tunnel: &plan.Tunnel{Link: path.Link, Address: netip.MustParseAddr("192.0.2.1"), MAC: plan.MAC{2, 0, 0, 0, 0, 1}, MTU: 1 << 20, Internal: []netip.Addr{netip.MustParseAddr("10.88.1.0")}},
 			Peers:  []plan.Peer{{Node: netip.MustParseAddr("192.0.2.2"), MAC: plan.MAC{2, 0, 0, 0, 0, 2}, Internal: []netip.Addr{internal}}},
+			Routes: []plan.Route{{To: netip.MustParsePrefix("10.88.2.0/24"), Via: internal}},
 		})
 		if err == nil || !strings.Contains(err.Error(), "set the MTU") {
 			t.Errorf("got %v", err)
@@ -391,7 +392,11 @@ func TestPeersAndRoutesAreWrittenThoughTheTunnelHasNotItsMTU(t *testing.T) {
 		if !slices.ContainsFunc(neighbours, func(n netlink.Neigh) bool { return n.IP.Equal(internal.AsSlice()) }) {
 			t.Errorf("the peers are %v", neighbours)
 		}
-		return err
+		routes, err2 := k.netlink.RouteList(link, netlink.FAMILY_V4)
+		if !slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.Gw.Equal(internal.AsSlice()) }) {
+			t.Errorf("the routes are %v", routes)
+		}
+		return errors.Join(err, err2)
 	})
 }
 
