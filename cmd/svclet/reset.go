@@ -68,8 +68,8 @@ used it, and the join stays. The Node stays in the cluster until "svc kubectl de
 		if len(kept) > 0 {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is kept: svclet has not made %s\n", r.RootDir, strings.Join(kept, ", "))
 		}
-		if _, err := os.Stat(files.Configuration()); err == nil && r.joined {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is kept: it is not as svclet join has written it\n", files.Configuration())
+		for _, line := range r.kept() {
+			fmt.Fprintln(cmd.OutOrStdout(), line)
 		}
 		return nil
 	}
@@ -84,10 +84,14 @@ type resetting struct {
 	// joined reports whether the settings are those of svclet join, whose files go, too. Apart
 	// is true for another svclet than the one that has joined.
 	joined, apart bool
-	// unit reports whether the unit of systemd is that of the join, and goes with its files.
-	unit bool
+	// unit reports whether the unit of systemd is that of the join, and goes with its files;
+	// otherUnit is true for another one, which stays.
+	unit, otherUnit bool
 	// unitArgs is the command line in the unit if only the unit has it.
 	unitArgs []string
+	// lost reports whether the configuration file is gone that svclet was run with: what it has
+	// recorded says then where its pods are.
+	lost bool
 	// left is what svclet has made, once that has been determined.
 	left containerd.Leavings
 }
@@ -105,17 +109,21 @@ func newResetting(files join.Files, systemd systemd, rootDir string, getenv func
 	}
 	first, found := join.FilesOf(unitArgs)
 	r := &resetting{files: files, systemd: systemd, unit: found && first == files}
+	r.otherUnit = !r.unit && (unitArgs != nil || err != nil)
 	configuration := "--config=" + files.Configuration()
 	_, err = os.Stat(files.Configuration())
 	lost := errors.Is(err, fs.ErrNotExist)
 	if args == nil && r.unit {
-		args = unitArgs
-		if lost {
-			args = slices.DeleteFunc(args, func(arg string) bool { return arg == configuration })
-		}
-		r.unitArgs = args
+		args, r.unitArgs = unitArgs, unitArgs
+	}
+	if lost && slices.Contains(args, configuration) {
+		r.lost = true
+		args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == configuration })
 	}
 	byFile := args == nil && files.Joined() // by a release that did not write the command line
+	if byFile {
+		r.lost = lost
+	}
 	if byFile && !lost {
 		args = []string{configuration}
 	}
@@ -165,16 +173,28 @@ func (r *resetting) report(pods int) string {
 	return fmt.Sprintf("svclet, its container runtime and its pods (%d) have been removed", pods)
 }
 
-// recorded returns what a svclet that has not joined has recorded that it leaves; nil for none.
+// kept returns lines for the user about the files of the join that stay after the reset.
+func (r *resetting) kept() (lines []string) {
+	if _, err := os.Stat(r.files.Configuration()); err == nil && r.joined {
+		lines = append(lines, r.files.Configuration()+" is kept: it is not as svclet join has written it")
+	}
+	if r.otherUnit && !r.apart {
+		lines = append(lines, r.systemd.unitFile+" is kept: it is not that of the join; remove it if it runs the svclet that has been reset")
+	}
+	return lines
+}
+
+// recorded returns what a svclet that has not joined, or whose configuration file is gone, has
+// recorded that it leaves; nil for none.
 func (r *resetting) recorded() (*containerd.Leavings, error) {
-	if r.joined {
+	if r.joined && !r.lost {
 		return nil, nil
 	}
 	return containerd.RecordedLeavings(r.RootDir)
 }
 
-// leavings returns what svclet has made: what it has recorded or, if it has joined, what follows
-// from its settings.
+// leavings returns what svclet has made: what it has recorded or, if it has joined and its
+// configuration file is there, what follows from its settings.
 func (r *resetting) leavings(ctx context.Context) (containerd.Leavings, error) {
 	recorded, err := r.recorded()
 	if err != nil {

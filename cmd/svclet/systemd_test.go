@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"svc.dev/svc/svclet/agent"
+	"svc.dev/svc/svclet/containerd"
 	"svc.dev/svc/svclet/join"
 )
 
@@ -168,8 +169,21 @@ func TestAResetByTheUnitAloneUsesAndKeepsItsCommandLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if left, err := r.leavings(t.Context()); err != nil || left.Dir != root || left.Cgroup != "/node/kubepods" {
+		left, err := r.leavings(t.Context())
+		if err != nil || left.Dir != root || left.Cgroup != "/node/kubepods" || left.Endpoint != "" {
 			t.Fatalf("it removes %+v, %v", left, err)
+		}
+		// What only the configuration file said, which is gone, the svclet has recorded.
+		recorded := left
+		recorded.Endpoint = "unix:///run/c.sock"
+		if err := recorded.Record(); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := r.leavings(t.Context()); err != nil || left != recorded {
+			t.Errorf("it removes %+v, %v, want %+v", left, err, recorded)
+		}
+		if err := os.Remove(filepath.Join(root, containerd.LeavingsFile)); err != nil {
+			t.Fatal(err)
 		}
 		if _, _, err := r.reset(t.Context()); err == nil || !strings.Contains(err.Error(), root+" is in use") {
 			t.Errorf("the reset returns %v", err)
@@ -214,6 +228,9 @@ func TestAResetKeepsAUnitThatIsNotOfTheJoin(t *testing.T) {
 				}
 				if _, _, err := r.reset(t.Context()); err == nil || !strings.Contains(err.Error(), "in use") {
 					t.Errorf("the reset returns %v", err)
+				}
+				if kept := r.kept(); !strings.Contains(strings.Join(kept, "\n"), machine.unitFile+" is kept") {
+					t.Errorf("the reset says %q", kept)
 				}
 			}
 			if err := errors.Join(os.Remove(files.ArgumentsFile()), os.Remove(files.Configuration())); err != nil {
