@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/go-jose/go-jose/v4/jwt"
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +39,7 @@ type AuthenticatorConfig struct {
 	Clock       clock.PassiveClock
 	// Count, unless nil, counts the uses of tokens.
 	Count func(Use)
-	// Label, unless nil, sets a label of a secret.
+	// Label, unless nil, sets a label of a secret. No token waits for it.
 	Label func(ctx context.Context, secret *corev1.Secret, key, value string) error
 	// CredentialIDs tells in the user's extra fields which token was used, and on which
 	// node the pod of the token is (KEP-4193: since release 1.30).
@@ -48,6 +49,8 @@ type AuthenticatorConfig struct {
 // Authenticator authenticates service accounts by their tokens.
 type Authenticator struct {
 	config AuthenticatorConfig
+	// labelling has the UIDs of the secrets that are being labelled.
+	labelling sync.Map
 }
 
 var _ authenticator.Token = &Authenticator{}

@@ -2,8 +2,10 @@ package serviceaccount
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
@@ -14,6 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// tokenOfSecret returns the token of the account till in its secret till-token.
+func tokenOfSecret() string {
+	return must(jwt.Signed(must(jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: rsaKey()}, nil))).Claims(map[string]any{
+		"iss": legacyIssuer, "sub": "system:serviceaccount:shop:till",
+		"kubernetes.io/serviceaccount/namespace": "shop", "kubernetes.io/serviceaccount/secret.name": "till-token",
+		"kubernetes.io/serviceaccount/service-account.name": "till", "kubernetes.io/serviceaccount/service-account.uid": "sa-1",
+	}).Serialize())
+}
 
 // TestATokenIsAcceptedByTheWatchCacheAndRejectedByTheNewestState has a watch cache that
 // differs from etcd, or an etcd that is not available.
@@ -27,12 +38,12 @@ func TestATokenIsAcceptedByTheWatchCacheAndRejectedByTheNewestState(t *testing.T
 	secret := func(token string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "till-token"}, Data: map[string][]byte{"token": []byte(token)}}
 	}
-	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: rsaKey()}, nil))
-	ofSecret := must(jwt.Signed(signer).Claims(map[string]any{
-		"iss": legacyIssuer, "sub": "system:serviceaccount:shop:till",
-		"kubernetes.io/serviceaccount/namespace": "shop", "kubernetes.io/serviceaccount/secret.name": "till-token",
-		"kubernetes.io/serviceaccount/service-account.name": "till", "kubernetes.io/serviceaccount/service-account.uid": "sa-1",
-	}).Serialize())
+	marked := func(token string) *corev1.Secret {
+		s := secret(token)
+		s.Labels = map[string]string{invalidSinceLabel: "2024-05-01"}
+		return s
+	}
+	ofSecret := tokenOfSecret()
 	good := []metav1.Object{account("sa-1"), pod("pod-1"), secret(ofSecret)}
 	for _, test := range []struct {
 		rule           string
@@ -47,6 +58,9 @@ func TestATokenIsAcceptedByTheWatchCacheAndRejectedByTheNewestState(t *testing.T
 			`refused: service account token: serviceaccounts "till" not found`, `refused: service account token: secrets "till-token" not found`},
 		{"a pod that was created again without etcd", []metav1.Object{account("sa-1"), pod("pod-2"), secret("")}, nil,
 			"refused: service account token: etcd does not answer", "refused: service account token: etcd does not answer"},
+		{"a secret that was marked as invalid and is no longer", []metav1.Object{account("sa-1"), pod("pod-1"), marked(ofSecret)}, good, till, till},
+		{"a secret that has just been marked", good, []metav1.Object{account("sa-1"), pod("pod-1"), marked(ofSecret)}, till, till},
+		{"a marked secret without etcd", []metav1.Object{account("sa-1"), pod("pod-1"), marked(ofSecret)}, nil, till, "refused: service account token: etcd does not answer"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			w := newFixture(t, rsaKey())
@@ -87,4 +101,28 @@ func TestAnEtcdThatDoesNotAnswerIsAskedOnce(t *testing.T) {
 	if got := w.authenticate(token); !strings.HasPrefix(got, "refused") || reads != 1 {
 		t.Errorf("%s after %d reads", got, reads)
 	}
+}
+
+func TestATokenDoesNotWaitForItsLabel(t *testing.T) {
+	w := newFixture(t, rsaKey())
+	token := tokenOfSecret()
+	w.add("secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "till-token"}, Data: map[string][]byte{"token": []byte(token)}})
+	synctest.Test(t, func(t *testing.T) {
+		ended, labels := make(chan error), 0
+		w.accept.Label = func(ctx context.Context, _ *corev1.Secret, _, _ string) error {
+			labels++
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return ctx.Err()
+		}
+		a := NewAuthenticator(w.accept)
+		for range 3 {
+			if _, ok, err := a.AuthenticateToken(t.Context(), token); !ok || err != nil {
+				t.Errorf("%t, %v", ok, err)
+			}
+		}
+		if err := <-ended; !errors.Is(err, context.DeadlineExceeded) || labels != 1 {
+			t.Errorf("%v after %d labels", err, labels)
+		}
+	})
 }

@@ -54,9 +54,10 @@ func (a *Authenticator) track(ctx context.Context, secret *corev1.Secret, accoun
 }
 
 // labelTimeout bounds the write of the label, which the next use repeats.
-const labelTimeout = time.Second
+const labelTimeout = 10 * time.Second
 
-// labelUse labels the secret of a token with the day of this use.
+// labelUse labels the secret of a token with the day of this use. It does not wait for that:
+// without etcd a token is valid, too.
 func (a *Authenticator) labelUse(ctx context.Context, secret *corev1.Secret) {
 	now := a.config.Clock.Now().UTC()
 	today, tomorrow := now.Format(dateFormat), now.AddDate(0, 0, 1).Format(dateFormat)
@@ -64,10 +65,15 @@ func (a *Authenticator) labelUse(ctx context.Context, secret *corev1.Secret) {
 	if used := secret.Labels[lastUsedLabel]; a.config.Label == nil || used == today || used == tomorrow {
 		return
 	}
-	// Without etcd a token is valid, and must not wait.
-	ctx, cancel := context.WithTimeout(ctx, labelTimeout)
-	defer cancel()
-	if err := a.config.Label(ctx, secret, lastUsedLabel, today); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to label legacy service account token with its last use", "secret", klog.KObj(secret))
+	if _, busy := a.labelling.LoadOrStore(secret.UID, nil); busy {
+		return
 	}
+	go func() {
+		defer a.labelling.Delete(secret.UID)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), labelTimeout)
+		defer cancel()
+		if err := a.config.Label(ctx, secret, lastUsedLabel, today); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to label legacy service account token with its last use", "secret", klog.KObj(secret))
+		}
+	}()
 }

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,7 +14,6 @@ import (
 )
 
 func TestUsesOfTokensOfSecretsAreTracked(t *testing.T) {
-	key := rsaKey()
 	date := func(days int) string { return start.UTC().AddDate(0, 0, days).Format(dateFormat) }
 	for _, test := range []struct {
 		rule, label, invalid string
@@ -30,12 +28,8 @@ func TestUsesOfTokensOfSecretsAreTracked(t *testing.T) {
 		{"one of an invalid token", "", date(-3), true, "[legacy legacy, marked invalid] labelled " + date(0)},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			w := newFixture(t, key)
-			token := must(jwt.Signed(must(jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: key}, nil))).Claims(map[string]any{
-				"iss": legacyIssuer, "sub": "system:serviceaccount:shop:till",
-				"kubernetes.io/serviceaccount/namespace": "shop", "kubernetes.io/serviceaccount/secret.name": "till-token",
-				"kubernetes.io/serviceaccount/service-account.name": "till", "kubernetes.io/serviceaccount/service-account.uid": "sa-1",
-			}).Serialize())
+			w := newFixture(t, rsaKey())
+			token := tokenOfSecret()
 			labels := map[string]string{lastUsedLabel: test.label, invalidSinceLabel: test.invalid}
 			w.add("secrets", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "till-token", Labels: labels}, Data: map[string][]byte{"token": []byte(token)}})
 			if test.generated {
@@ -50,7 +44,10 @@ func TestUsesOfTokensOfSecretsAreTracked(t *testing.T) {
 				}
 				return nil
 			}
-			w.authenticate(token)
+			synctest.Test(t, func(*testing.T) {
+				w.authenticate(token)
+				synctest.Wait()
+			})
 			if got := fmt.Sprintf("%v labelled %s", uses, labelled); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
