@@ -304,7 +304,7 @@ func (s *Server) reclaim(ctx context.Context) error {
 	go func() { reclaimed <- s.shrink(ctx) }()
 	select {
 	case err := <-reclaimed:
-		if err != nil && ctx.Err() == nil {
+		if failed := (*defragmentError)(nil); errors.As(err, &failed) && ctx.Err() == nil {
 			s.logs.to.Error(err, "Failed to reclaim the space of deleted objects, etcd accepts only reads and deletions: delete objects or free space on the disk, then restart",
 				"neededBytes", s.member.Server.Backend().SizeInUse())
 			return nil
@@ -328,7 +328,7 @@ func (s *Server) shrink(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if err := s.defragment(); err != nil {
-		return err
+		return &defragmentError{err}
 	}
 	if server.Backend().Size() >= s.quota {
 		return nil
@@ -345,6 +345,9 @@ func (s *Server) shrink(ctx context.Context) error {
 	}
 	return nil
 }
+
+// defragmentError is why the space of deleted objects could not be freed.
+type defragmentError struct{ error }
 
 // defragment replaces the database by a copy without the space of deleted objects. etcd leaves
 // the file of a copy that failed or was interrupted, which this removes.
