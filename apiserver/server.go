@@ -36,6 +36,7 @@ import (
 	"svc.dev/svc/apiserver/registry"
 	"svc.dev/svc/apiserver/release"
 	"svc.dev/svc/apiserver/storage"
+	"svc.dev/svc/internal/celquantity"
 	"svc.dev/svc/internal/footprint"
 	"svc.dev/svc/internal/releases"
 )
@@ -88,6 +89,9 @@ func New(o *options.Options) (*Server, error) {
 
 func newServer(o *options.Options, clock clock.WithTicker) (*Server, error) {
 	if err := release.SetExpressions(o.Release); err != nil {
+		return nil, err
+	}
+	if err := celquantity.Limit(); err != nil {
 		return nil, err
 	}
 	if err := gates.SetLibraries(releases.Release(o.Release.Minor)); err != nil {

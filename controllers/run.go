@@ -19,6 +19,7 @@ import (
 	"svc.dev/svc/controllers/controller"
 	"svc.dev/svc/controllers/election"
 	"svc.dev/svc/controllers/events"
+	"svc.dev/svc/internal/celquantity"
 	"svc.dev/svc/internal/clientcert"
 	"svc.dev/svc/internal/fleetaddress"
 )
@@ -65,6 +66,9 @@ type Manager struct {
 
 // New returns a manager. It sends no request to the API server.
 func New(c Config) (*Manager, error) {
+	if err := celquantity.Limit(); err != nil { // of the selectors of devices, which users write
+		return nil, err
+	}
 	picked, err := c.Options.Picked(c.API.Host)
 	if err != nil {
 		return nil, err

@@ -8,12 +8,8 @@ import (
 	"svc.dev/svc/internal/protofields"
 )
 
-// maxNesting is the largest number of levels of messages within messages, the
-// same as that of the JSON decoder.
-const maxNesting = 10_000
-
 // selectNesting selects protobuf bodies, which may not be nested deeper than
-// maxNesting.
+// protofields.MaxNesting.
 //
 // JSON and YAML decoders enforce that limit themselves. The protobuf decoders
 // of API types do not: they, and the conversions behind them, recurse once for
@@ -25,8 +21,8 @@ func selectNesting(req *http.Request) Func {
 		return nil
 	}
 	return func(body []byte) ([]byte, error) {
-		if nestedDeeper(body[min(len(protofields.Prefix), len(body)):], maxNesting) {
-			return nil, fmt.Errorf("the message is nested deeper than %d levels", maxNesting)
+		if nestedDeeper(body[min(len(protofields.Prefix), len(body)):], protofields.MaxNesting) {
+			return nil, fmt.Errorf("the message is nested deeper than %d levels", protofields.MaxNesting)
 		}
 		return body, nil
 	}

@@ -13,6 +13,8 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"svc.dev/svc/internal/protofields"
 )
 
 // message is a field 1 that holds a field 1 and so on, to a depth.
@@ -34,26 +36,26 @@ func TestNestedDeeper(t *testing.T) {
 		want bool
 	}{
 		{"an empty body is accepted", nil, false},
-		{"a message at the limit is accepted", message(maxNesting), false},
-		{"one level more is refused", message(maxNesting + 1), true},
+		{"a message at the limit is accepted", message(protofields.MaxNesting), false},
+		{"one level more is refused", message(protofields.MaxNesting + 1), true},
 		{"half a million levels are refused", message(600_000), true},
-		{"fields before the message do not hide it", append([]byte{2 << 3, 7, 3<<3 | 5, 1, 2, 3, 4, 4<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8}, message(maxNesting+1)...), true},
-		{"an end of a group does not hide it", append([]byte{2<<3 | 3, 2<<3 | 4}, message(maxNesting+1)...), true},
-		{"a tag of too many bits does not hide it", append([]byte{2<<3 | 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 7}, message(maxNesting+1)...), true},
+		{"fields before the message do not hide it", append([]byte{2 << 3, 7, 3<<3 | 5, 1, 2, 3, 4, 4<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8}, message(protofields.MaxNesting+1)...), true},
+		{"an end of a group does not hide it", append([]byte{2<<3 | 3, 2<<3 | 4}, message(protofields.MaxNesting+1)...), true},
+		{"a tag of too many bits does not hide it", append([]byte{2<<3 | 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 7}, message(protofields.MaxNesting+1)...), true},
 		{"text is not a message", []byte(strings.Repeat("text ", 1000)), false},
 		{"a length beyond the end is no message", []byte{1<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, false},
 		{"a cut tag is no message", []byte{0x80}, false},
 		{"a cut fixed field is no message", []byte{1<<3 | 1, 0}, false},
 	} {
 		t.Run(test.rule, func(t *testing.T) {
-			NewWithT(t).Expect(nestedDeeper(test.data, maxNesting)).To(Equal(test.want))
+			NewWithT(t).Expect(nestedDeeper(test.data, protofields.MaxNesting)).To(Equal(test.want))
 		})
 	}
 }
 
 func TestDeeplyNestedProtobufIsRefused(t *testing.T) {
 	const maxBytes = 1 << 20
-	deep := append([]byte("k8s\x00"), message(maxNesting+1)...)
+	deep := append([]byte("k8s\x00"), message(protofields.MaxNesting+1)...)
 	for _, test := range []struct {
 		rule, contentType string
 		body              []byte

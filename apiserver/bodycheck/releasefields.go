@@ -38,8 +38,8 @@ type kindOfBody struct {
 }
 
 // selectReleaseFields selects the bodies of patches, other than apply patches, and all
-// writes of definitions of custom resources and of API services. Fields that the release lacks are treated
-// in them as fieldValidation says of unknown fields; here, because the handlers
+// writes of definitions of custom resources. Fields that the release lacks are treated in them as
+// fieldValidation says of unknown fields; here, because the handlers
 // validate what a patch makes of the object, which may have such fields already. The
 // statuses that node agents report keep them.
 func selectReleaseFields(kinds []*resource.Kind, lacking *fields.Fields) func(req *http.Request) Func {
@@ -110,6 +110,7 @@ func kindsOfBodies(kinds []*resource.Kind) bodyKinds {
 			add(version.GVK, version.New())
 		}
 	}
+	// No release lacks a field of these, but the check "strategic values" needs them.
 	for _, gv := range []schema.GroupVersion{apiregistrationv1.SchemeGroupVersion, apiregistrationv1beta1.SchemeGroupVersion} {
 		bodies[gv.WithResource("apiservices")] = kindOfBody{gv.WithKind("APIService"), reflect.TypeFor[apiregistrationv1.APIService](), false}
 	}

@@ -133,7 +133,7 @@ func mask(data []byte) (masked []byte, found bool) {
 	}
 	if bytes.HasPrefix(data, []byte(protofields.Prefix)) {
 		masked = bytes.Clone(data)
-		return masked, maskFields(masked[len(protofields.Prefix):])
+		return masked, maskFields(masked[len(protofields.Prefix):], protofields.MaxNesting)
 	}
 	for text := range texts(data) {
 		if at := lastDigit(data[text.start:text.end]); at >= 0 {
@@ -147,10 +147,11 @@ func mask(data []byte) (masked []byte, found bool) {
 }
 
 // maskFields masks a message in place. What is a number may be a message, too, with another
-// number in it.
-func maskFields(message []byte) (found bool) {
+// number in it. Deeper messages than levels are left as they are: decoders do not get them, but
+// any data may begin as protobuf does.
+func maskFields(message []byte, levels int) (found bool) {
 	protofields.Contents(message, func(content []byte) bool {
-		if maskFields(content) {
+		if levels > 0 && maskFields(content, levels-1) {
 			found = true
 		}
 		if at := lastDigit(content); at >= 0 {

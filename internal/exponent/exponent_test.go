@@ -2,9 +2,11 @@ package exponent
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +85,19 @@ func TestOnlyWholeTextsAreMasked(t *testing.T) {
 	} {
 		if masked, found := mask([]byte(data)); found != (want != "") || found && string(masked) != want {
 			t.Errorf("%q is masked as %q: %t, want %q", data, masked, found, want)
+		}
+	}
+}
+
+// A body that no decoder of protobuf gets may begin like protobuf, and have any number of levels.
+func TestMessagesDeeperThanDecodersReadAreNotWalked(t *testing.T) {
+	for levels, want := range map[int]bool{0: true, protofields.MaxNesting: true, protofields.MaxNesting + 1: false} {
+		message := []byte("\x0a\x071e99999")
+		for range levels {
+			message = slices.Concat(binary.AppendUvarint([]byte{0x0a}, uint64(len(message))), message)
+		}
+		if _, found := mask(slices.Concat([]byte(protofields.Prefix), message)); found != want {
+			t.Errorf("below %d levels: found %t", levels, found)
 		}
 	}
 }

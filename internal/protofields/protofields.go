@@ -6,6 +6,10 @@ import "encoding/binary"
 // Prefix precedes the message in a body (document 1, section 2).
 const Prefix = "k8s\x00"
 
+// MaxNesting is the largest number of levels of messages within messages that a body may have, the
+// same as that of the JSON decoder.
+const MaxNesting = 10_000
+
 // Contents calls visit for the content of each field of a message that has its length: of
 // strings, bytes and messages, which cannot be told apart without a schema. It ends where a
 // decoder of API types cannot read on, or when visit returns false.

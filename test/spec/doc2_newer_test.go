@@ -69,11 +69,22 @@ var _ = Describe("Document 2, section 9: kinds of newer releases", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return resp
 		}
+		quantityOf := func(name, text string) launch.Request {
+			return launch.Request{Method: "POST", Path: "/apis/functions.example.com/v1/quantitys", ContentType: "application/json", Body: `{"apiVersion":"functions.example.com/v1","kind":"quantity","metadata":{"name":"` + name + `"},"spec":"` + text + `"}`}
+		}
 		// The library of addresses came with 1.30, that of quantities with 1.28.
 		old, newer := up(ctx, filepath.Join(dir, "old"), "--release=1.30"), up(ctx, filepath.Join(dir, "newer"), "--release=1.31")
 		refused := failed(create(old, "address", "isIP(self)"), 422)
 		Expect(refused.Message).To(ContainSubstring("undeclared reference to 'isIP'"))
 		parse(create(old, "quantity", "isQuantity(self)"), 201)
+		Eventually(func(g Gomega) {
+			created, err := launch.Send(ctx, old.Config, quantityOf("small", "1e3"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(created.Status).To(Equal(201))
+		}).WithTimeout(launch.Patience).Should(Succeed())
+		endless, err := launch.Send(ctx, old.Config, quantityOf("endless", "1e-999999999"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(failed(endless, 422).Message).To(ContainSubstring("failed rule: isQuantity(self)"))
 		parse(create(newer, "address", "isIP(self)"), 201)
 	})
 })
