@@ -120,7 +120,7 @@ func candidatesOf(endpoints *corev1.Endpoints, port string) []candidate {
 // EndpointSlices with the named port, if possible of the cluster's primary IP family.
 func sliceHost(ctx context.Context, env *resource.Env, req resource.ConnectRequest, name, port string) (string, error) {
 	ofService := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: name})
-	list, err := env.Objects(discoveryv1.Resource("endpointslices")).List(ctx, req.Namespace, ofService)
+	list, err := env.Objects(discoveryv1.Resource("endpointslices")).ListCached(ctx, req.Namespace, ofService)
 	if err != nil {
 		return "", err
 	}
@@ -148,7 +148,7 @@ func sliceHost(ctx context.Context, env *resource.Env, req resource.ConnectReque
 }
 
 // isPod reports whether an endpoint refers to a pod of the service's namespace that has the
-// endpoint's address, and whether this is not one of the API server's machine: a client that may
+// endpoint's address, and whether this is neither a loopback nor a link-local one: a client that may
 // write endpoints must not choose what the API server connects to.
 func isPod(ctx context.Context, env *resource.Env, namespace string, target *corev1.ObjectReference, address string) (bool, error) {
 	ip := net.ParseIP(address)

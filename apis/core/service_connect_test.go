@@ -44,7 +44,7 @@ func located(t *testing.T, env *resource.Env, objects ...runtime.Object) (string
 // listed are objects that can be listed.
 type listed struct{ stored }
 
-func (l listed) List(_ context.Context, namespace string, selector labels.Selector) ([]runtime.Object, error) {
+func (l listed) ListCached(_ context.Context, namespace string, selector labels.Selector) ([]runtime.Object, error) {
 	var found []runtime.Object
 	for _, obj := range l.objects {
 		if m := obj.(metav1.Object); m.GetNamespace() == namespace && selector.Matches(labels.Set(m.GetLabels())) {

@@ -18,6 +18,7 @@ import (
 
 // store holds one object of a resource type.
 type store struct {
+	resource.Objects
 	obj       runtime.Object
 	deleted   bool
 	meanwhile func(p *corev1.Pod)

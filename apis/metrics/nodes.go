@@ -45,7 +45,7 @@ func nodes(s *summaries) resource.Computed[*metricsv1beta1.NodeMetrics] {
 
 // list returns the selected objects of a core resource.
 func list[T metav1.Object](ctx context.Context, env *resource.Env, name string, selection resource.Selection) ([]T, error) {
-	objects, err := env.Objects(corev1.Resource(name)).List(ctx, selection.Namespace, selection.Labels)
+	objects, err := env.Objects(corev1.Resource(name)).ListCached(ctx, selection.Namespace, selection.Labels)
 	if err != nil {
 		return nil, err
 	}

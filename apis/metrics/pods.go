@@ -110,7 +110,7 @@ func nodesOf(ctx context.Context, env *resource.Env, pods []*corev1.Pod) ([]*cor
 		}
 		return nodes, nil
 	}
-	all, err := objects.List(ctx, "", labels.Everything())
+	all, err := objects.ListCached(ctx, "", labels.Everything())
 	for _, obj := range all {
 		if n := obj.(*corev1.Node); names.Has(n.Name) {
 			nodes = append(nodes, n)

@@ -71,7 +71,7 @@ func (o objects) Get(_ context.Context, namespace, name string) (runtime.Object,
 	return nil, apierrors.NewNotFound(corev1.Resource(o.name), name)
 }
 
-func (o objects) List(_ context.Context, _ string, selector labels.Selector) ([]runtime.Object, error) {
+func (o objects) ListCached(_ context.Context, _ string, selector labels.Selector) ([]runtime.Object, error) {
 	return slices.DeleteFunc(slices.Clone(o.all), func(obj runtime.Object) bool {
 		return !selector.Matches(labels.Set(obj.(metav1.Object).GetLabels()))
 	}), nil

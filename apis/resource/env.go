@@ -91,6 +91,9 @@ type Objects interface {
 	// that is empty, in all. The objects may come from a cache and must not be
 	// modified.
 	List(ctx context.Context, namespace string, selector labels.Selector) ([]runtime.Object, error)
+	// ListCached is List as the watch cache has the objects, which may be a little older. It does
+	// not wait until the cache has caught up with etcd.
+	ListCached(ctx context.Context, namespace string, selector labels.Selector) ([]runtime.Object, error)
 	// Update calls change with the newest version of the object (which it may
 	// modify) and writes the object that it returns. It calls change again if
 	// another writer has changed the object since. It may change every field that

@@ -46,7 +46,16 @@ func (o objects) Get(ctx context.Context, namespace, name string) (runtime.Objec
 
 // List implements resource.Objects.
 func (o objects) List(ctx context.Context, namespace string, selector labels.Selector) ([]runtime.Object, error) {
-	list, err := o.main.List(o.in(ctx, namespace), &internalListOptions{LabelSelector: selector})
+	return o.list(ctx, namespace, &internalListOptions{LabelSelector: selector})
+}
+
+// ListCached implements resource.Objects.
+func (o objects) ListCached(ctx context.Context, namespace string, selector labels.Selector) ([]runtime.Object, error) {
+	return o.list(ctx, namespace, &internalListOptions{LabelSelector: selector, ResourceVersion: "0"})
+}
+
+func (o objects) list(ctx context.Context, namespace string, options *internalListOptions) ([]runtime.Object, error) {
+	list, err := o.main.List(o.in(ctx, namespace), options)
 	if err != nil {
 		return nil, err
 	}

@@ -114,6 +114,10 @@ func TestObjectsGetListAndDelete(t *testing.T) {
 		if list, err := objects.List(t.Context(), test.namespace, test.selector); err != nil || len(list) != test.want {
 			t.Errorf("%q, %v: %d objects, %v; want %d", test.namespace, test.selector, len(list), err, test.want)
 		}
+		// The list has waited for the cache.
+		if list, err := objects.ListCached(t.Context(), test.namespace, test.selector); err != nil || len(list) != test.want {
+			t.Errorf("%q, %v: %d cached objects, %v; want %d", test.namespace, test.selector, len(list), err, test.want)
+		}
 	}
 	wrong := metav1.NewUIDPreconditions("other")
 	if err := objects.Delete(t.Context(), "default", "a", &metav1.DeleteOptions{Preconditions: wrong}); !apierrors.IsConflict(err) {
