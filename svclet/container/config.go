@@ -130,6 +130,7 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 		Stdin:       in.Container.Stdin,
 		StdinOnce:   in.Container.StdinOnce,
 		Tty:         in.Container.TTY,
+		StopSignal:  runtime.StopSignal(in.Container),
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       resources,
 			SecurityContext: security,

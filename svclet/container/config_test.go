@@ -120,6 +120,19 @@ func TestBlockVolumesAreDevices(t *testing.T) {
 	}
 }
 
+func TestTheRuntimeGetsTheStopSignal(t *testing.T) {
+	pod := testPod()
+	for want, lifecycle := range map[runtimeapi.Signal]*corev1.Lifecycle{
+		runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT: {}, runtimeapi.Signal_SIGNAL_SIGRTMINPLUS3: {StopSignal: new(corev1.SIGRTMINPLUS3)},
+	} {
+		pod.Spec.Containers[0].Lifecycle = lifecycle
+		config, err := Config(t.Context(), testInput(pod, &pod.Spec.Containers[0], nil))
+		if err != nil || config.StopSignal != want {
+			t.Errorf("%v, %v, want %s", config.GetStopSignal(), err, want)
+		}
+	}
+}
+
 func TestTheHostsFileIsMountedOnlyIfThePodHasAnAddress(t *testing.T) {
 	for _, test := range []struct {
 		name        string

@@ -71,6 +71,9 @@ func (m *Machine) seenStatus(c *container, newest, previous *Container, old *cor
 	if !m.options.WithoutResize {
 		s.Resources, s.AllocatedResources = c.resourcesOf(newest), c.spec.Resources.Requests
 	}
+	if l := c.spec.Lifecycle; l != nil && l.StopSignal != nil { // servers without the gate know neither
+		s.StopSignal = newest.StopSignal
+	}
 	if old == nil || old.VolumeMounts == nil {
 		s.VolumeMounts = m.volumeMounts(c.spec)
 	} else {

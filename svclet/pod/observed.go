@@ -62,6 +62,8 @@ type Container struct {
 	SpecHash uint64
 	User     *corev1.ContainerUser
 	Mounts   []corev1.VolumeMountStatus
+	// StopSignal is the signal that stops the container, nil if the runtime does not report it.
+	StopSignal *corev1.Signal
 	// Grace is the pod's termination grace period when the container was created, in
 	// seconds; PreStop is the container's hook, and Ports are the ports that the hook
 	// may name. They are needed for pods that no source wants any more.

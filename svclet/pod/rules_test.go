@@ -330,6 +330,16 @@ func TestARunningPodReportsTheResourcesOfItsCgroup(t *testing.T) {
 	}
 }
 
+func TestTheStopSignalIsReportedOfContainersThatSetOne(t *testing.T) {
+	seen := &Container{State: Running, StopSignal: new(corev1.SIGUSR1)}
+	for want, lifecycle := range map[corev1.Signal]*corev1.Lifecycle{"": nil, corev1.SIGUSR1: {StopSignal: new(corev1.SIGUSR1)}} {
+		m := New(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Lifecycle: lifecycle}}}}, Options{})
+		if s := m.seenStatus(&m.containers[0], seen, nil, nil); ptr.Deref(s.StopSignal, "") != want {
+			t.Errorf("with %v: %v", lifecycle, s.StopSignal)
+		}
+	}
+}
+
 func TestAContainerThatNeverRanReportsTheEpochAsStart(t *testing.T) {
 	state := stateOf(&Container{State: Exited, Reason: "StartError", FinishedAt: time.Unix(5, 0)}).Terminated
 	if state.StartedAt.Unix() != 0 || state.FinishedAt.Unix() != 5 {

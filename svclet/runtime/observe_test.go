@@ -33,6 +33,7 @@ func TestAnObservationHasEverythingTheRuntimeReports(t *testing.T) {
 		config.Mounts = []*runtimeapi.Mount{{ContainerPath: "/data", HostPath: "/x", Readonly: true, RecursiveReadOnly: true}}
 	})
 	w.Change(current, func(status *runtimeapi.ContainerStatus) {
+		status.StopSignal = runtimeapi.Signal_SIGNAL_SIGUSR1
 		status.User = &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: 1, Gid: 2, SupplementalGroups: []int64{2, 3}}}
 	})
 
@@ -53,8 +54,9 @@ func TestAnObservationHasEverythingTheRuntimeReports(t *testing.T) {
 	want := pod.Container{
 		ID: current, Runtime: "crio", Name: "app", Attempt: 1, SandboxID: second, State: pod.Running,
 		CreatedAt: running.CreatedAt, StartedAt: running.StartedAt, Image: image, ImageID: running.ImageID, SpecHash: 0xabc, Grace: 7,
-		User:   &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 1, GID: 2, SupplementalGroups: []int64{2, 3}}},
-		Mounts: []corev1.VolumeMountStatus{{MountPath: "/data", ReadOnly: true, RecursiveReadOnly: &enabled}},
+		User:       &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 1, GID: 2, SupplementalGroups: []int64{2, 3}}},
+		Mounts:     []corev1.VolumeMountStatus{{MountPath: "/data", ReadOnly: true, RecursiveReadOnly: &enabled}},
+		StopSignal: new(corev1.SIGUSR1),
 		Resources: &corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
 			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("64Mi")},

@@ -64,6 +64,7 @@ func translateContainer(listed *runtimeapi.Container, status *runtimeapi.Contain
 		SpecHash:    record.SpecHash,
 		User:        translateUser(status.GetUser()),
 		Mounts:      translateMounts(status.GetMounts()),
+		StopSignal:  translateSignal(status.GetStopSignal()),
 		Grace:       record.Grace,
 		CreatedWith: record.Resources,
 		Resources:   translateResources(status.GetResources().GetLinux()),
