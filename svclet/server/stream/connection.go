@@ -13,16 +13,16 @@ import (
 
 // watch returns a writer and a request for a connection that is about to be
 // hijacked: the request's context ends when the client disconnects, when the
-// connection has reached its maximum age, and when end is called. No connection
-// outlives its context.
-func watch(w http.ResponseWriter, r *http.Request, o Options) (http.ResponseWriter, *http.Request, func()) {
+// connection has reached its maximum age, and when end is called. A connection
+// outlives its context by the time of parting, in which the client can be told why.
+func watch(w http.ResponseWriter, r *http.Request, o Options, parting time.Duration) (http.ResponseWriter, *http.Request, func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	if o.MaxDuration > 0 {
 		timer := o.clock().AfterFunc(o.MaxDuration, cancel)
 		context.AfterFunc(ctx, func() { timer.Stop() })
 	}
 	watched := &watchedWriter{ResponseWriter: w, gone: cancel, lingering: o.lingering(), clock: o.clock()}
-	stop := context.AfterFunc(ctx, watched.close)
+	stop := context.AfterFunc(ctx, func() { watched.closeAfter(parting) })
 	return watched, r.WithContext(ctx), func() {
 		// The context ends in time only if it does not wait for the streams' last bytes.
 		stop()
@@ -37,11 +37,12 @@ type watchedWriter struct {
 	http.ResponseWriter
 	gone      context.CancelFunc
 	lingering time.Duration
-	clock     clock.Clock
+	clock     clock.WithDelayedExecution
 
-	mu     sync.Mutex
-	conn   *watchedConn
-	closed bool
+	mu      sync.Mutex
+	conn    *watchedConn
+	closed  bool
+	parting clock.Timer
 }
 
 // Hijack implements http.Hijacker.
@@ -71,11 +72,25 @@ func (w *watchedWriter) close() {
 	}
 }
 
+// closeAfter closes the connection after a time.
+func (w *watchedWriter) closeAfter(parting time.Duration) {
+	if parting == 0 {
+		w.close()
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.parting = w.clock.AfterFunc(parting, w.close)
+}
+
 // drain waits until the connection's protocol has closed it, because there may
 // still be bytes to send, and closes it after a timeout.
 func (w *watchedWriter) drain() {
 	w.mu.Lock()
 	conn := w.conn
+	if w.parting != nil {
+		defer w.parting.Stop()
+	}
 	w.mu.Unlock()
 	if conn == nil {
 		return

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/moby/spdystream"
+	corev1 "k8s.io/api/core/v1"
+	criremote "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
@@ -35,6 +37,10 @@ func ParseRuntimeURL(address string) (*url.URL, error) {
 // by the runtime and is not verified: the one-time token in the URL, which came
 // over the runtime's socket, authenticates the runtime.
 type runtimeTransport struct {
+	// needsStatus makes the end of the error stream without a status an error: a runtime
+	// that ends is no success of the command. Ports have no such status.
+	needsStatus bool
+
 	upgrades *http.Transport
 	serving  sync.WaitGroup
 
@@ -101,6 +107,8 @@ func (t *runtimeTransport) NewConnection(resp *http.Response) (httpstream.Connec
 		return nil, err
 	}
 	c := &runtimeConnection{conn: conn, disconnect: t.disconnect, served: make(chan struct{}), streams: map[uint32]httpstream.Stream{}}
+	// Before v4.channel.k8s.io the status of a success is empty.
+	c.needsStatus = t.needsStatus && resp.Header.Get(httpstream.HeaderProtocolVersion) >= criremote.StreamProtocolV4Name
 	t.serving.Go(func() {
 		defer close(c.served)
 		conn.Serve(spdystream.NoOpStreamHandler)
@@ -144,9 +152,10 @@ func (c *upgradedConn) Close() error                { return c.body.Close() }
 // k8s.io/streaming waits 30 s for the answer to a new stream, even after the
 // connection was closed, and its shutdown waits for such a stream without limit.
 type runtimeConnection struct {
-	conn       *spdystream.Connection
-	disconnect func()
-	served     chan struct{} // closed after the last frame was handled
+	conn        *spdystream.Connection
+	needsStatus bool
+	disconnect  func()
+	served      chan struct{} // closed after the last frame was handled
 
 	mu      sync.Mutex
 	streams map[uint32]httpstream.Stream
@@ -178,6 +187,9 @@ func (c *runtimeConnection) CreateStream(headers http.Header) (httpstream.Stream
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.streams[stream.Identifier()] = stream
+			if c.needsStatus && headers.Get(corev1.StreamType) == corev1.StreamTypeError {
+				return &statusStream{Stream: stream}, nil
+			}
 			return stream, nil
 		}
 		if !errors.Is(err, spdystream.ErrTimeout) {
@@ -195,6 +207,24 @@ func (c *runtimeConnection) CreateStream(headers http.Header) (httpstream.Stream
 			c.disconnect() // a late answer would block the library
 		}
 	}
+}
+
+// statusStream is a stream on which the runtime sends a status.
+type statusStream struct {
+	httpstream.Stream
+	received bool
+}
+
+var errNoStatus = errors.New("the container runtime has ended the connection before the command has ended")
+
+// Read implements io.Reader.
+func (s *statusStream) Read(p []byte) (int, error) {
+	n, err := s.Stream.Read(p)
+	s.received = s.received || n > 0
+	if errors.Is(err, io.EOF) && !s.received {
+		err = errNoStatus
+	}
+	return n, err
 }
 
 // Close implements httpstream.Connection. It resets all streams.

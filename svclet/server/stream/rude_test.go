@@ -9,9 +9,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+	clientremote "k8s.io/client-go/tools/remotecommand"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
@@ -42,9 +46,44 @@ func (idle) PortForward(context.Context, string, int32, io.ReadWriteCloser) erro
 // agent serves the streams of an idle command, and reports its end.
 func agent(t *testing.T, o stream.Options) (address string, served chan struct{}) {
 	t.Helper()
+	address, served, _ = agentOf(t, o, idle{})
+	return address, served
+}
+
+// connections are those that a listener has accepted.
+type connections struct {
+	net.Listener
+	mu  sync.Mutex
+	all []net.Conn
+}
+
+func (c *connections) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, conn)
+	return conn, err
+}
+
+// end closes all connections.
+func (c *connections) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.all {
+		_ = conn.Close() // as when the process ends
+	}
+}
+
+// agentOf serves the streams of a command, and reports its end. The connections are those to the
+// runtime.
+func agentOf(t *testing.T, o stream.Options, command streaming.Runtime) (address string, served chan struct{}, toRuntime *connections) {
+	t.Helper()
 	served = make(chan struct{}, 1)
 	var handler http.Handler
-	containerd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+	containerd := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+	toRuntime = &connections{Listener: containerd.Listener}
+	containerd.Listener = toRuntime
+	containerd.Start()
 	t.Cleanup(containerd.Close)
 	config := streaming.DefaultConfig
 	// It waits that long for a disconnected client too, which is as long as the tests
@@ -54,7 +93,7 @@ func agent(t *testing.T, o stream.Options) (address string, served chan struct{}
 	if config.BaseURL, err = url.Parse(containerd.URL + "/"); err != nil {
 		t.Fatal(err)
 	}
-	streams, err := streaming.NewServer(config, idle{})
+	streams, err := streaming.NewServer(config, command)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +113,44 @@ func agent(t *testing.T, o stream.Options) (address string, served chan struct{}
 		served <- struct{}{}
 	}))
 	t.Cleanup(server.Close)
-	return server.Listener.Addr().String(), served
+	return server.Listener.Addr().String(), served, toRuntime
+}
+
+// begun is an idle command that reports its begin.
+type begun struct {
+	idle
+	at chan struct{}
+}
+
+func (b begun) Exec(ctx context.Context, id string, command []string, in io.Reader, out, errOut io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
+	close(b.at)
+	return b.idle.Exec(ctx, id, command, in, out, errOut, tty, resize)
+}
+
+func TestACommandThatIsCutOffHasNotSucceeded(t *testing.T) {
+	for want, end := range map[string]func(*connections, *clocktesting.FakeClock){
+		"the container runtime has ended the connection before the command has ended": func(c *connections, _ *clocktesting.FakeClock) { c.end() },
+		"the connection was ended before the command: ":                               func(_ *connections, turned *clocktesting.FakeClock) { turned.Step(time.Hour) },
+	} {
+		turned := clocktesting.NewFakeClock(time.Now())
+		command := begun{at: make(chan struct{})}
+		address, served, toRuntime := agentOf(t, stream.Options{MaxDuration: time.Hour, Clock: turned}, command)
+		executor, err := clientremote.NewSPDYExecutor(&rest.Config{}, http.MethodPost, &url.URL{Scheme: "http", Host: address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		input, hold := io.Pipe()
+		go func() {
+			<-command.at
+			end(toRuntime, turned)
+		}()
+		err = executor.StreamWithContext(t.Context(), clientremote.StreamOptions{Stdin: input})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		_ = hold.Close() // never fails
+		<-served
+	}
 }
 
 // upgrade requests a protocol by hand, and returns the connection.

@@ -51,6 +51,7 @@ func (s *session) attempt(ctx context.Context, in io.Reader, out, errOut io.Writ
 
 func (s *session) run(ctx context.Context, in io.Reader, out, errOut io.Writer, resize <-chan criremote.TerminalSize) error {
 	transport := newRuntimeTransport(s.runtime)
+	transport.needsStatus = true
 	defer transport.close()
 	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(transport, clientspdy.NewUpgraderForStreaming(transport), http.MethodPost, s.runtime)
 	if err != nil {
@@ -69,8 +70,15 @@ func (s *session) run(ctx context.Context, in io.Reader, out, errOut io.Writer, 
 	if s.streams.TTY && resize != nil {
 		o.TerminalSizeQueue = sizes{ctx: ctx, next: resize}
 	}
-	return executor.StreamWithContext(ctx, o)
+	err = executor.StreamWithContext(ctx, o)
+	if errors.Is(err, context.Canceled) {
+		return errEnded
+	}
+	return err
 }
+
+// errEnded is why a session ends before its command.
+var errEnded = errors.New("the connection was ended before the command: by the client, by its maximum age, or because svclet stops")
 
 // message returns the error for the client, without the prefixes that both the
 // runtime's server and the agent's would add.

@@ -23,7 +23,7 @@ type Options struct {
 	// announced. Zero means 30 s.
 	CreationTimeout time.Duration
 	// Lingering is how long a connection may take to send its remaining data after its
-	// streams have ended. Zero means 5 s.
+	// streams have ended, or have been ended. Zero means 5 s.
 	Lingering time.Duration
 	// MaxDuration is the maximum age of a connection. Zero means no limit.
 	MaxDuration time.Duration
@@ -63,7 +63,7 @@ func ParseStreams(r *http.Request) (*Streams, error) {
 // Exec serves the streams of a command at the runtime's URL. It returns when the
 // command has ended or the client has disconnected.
 func Exec(w http.ResponseWriter, r *http.Request, runtime *url.URL, s Streams, o Options) {
-	conn, r, end := watch(w, r, o)
+	conn, r, end := watch(w, r, o, o.lingering())
 	defer end()
 	run := &session{runtime: runtime, streams: s, verb: "executing command in container"}
 	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
@@ -77,7 +77,7 @@ func Exec(w http.ResponseWriter, r *http.Request, runtime *url.URL, s Streams, o
 // Attach serves the streams of a running container. tty reports whether the
 // container has a terminal, whatever the client requests.
 func Attach(w http.ResponseWriter, r *http.Request, runtime *url.URL, s Streams, tty bool, o Options) {
-	conn, r, end := watch(w, r, o)
+	conn, r, end := watch(w, r, o, o.lingering())
 	defer end()
 	theirs := s
 	theirs.TTY = tty
@@ -94,7 +94,7 @@ func Attach(w http.ResponseWriter, r *http.Request, runtime *url.URL, s Streams,
 // runtime at once, and again after that connection has broken; address returns a
 // new URL each time. An error means that the client has not been answered yet.
 func PortForward(w http.ResponseWriter, r *http.Request, sandboxID string, address func(context.Context) (*url.URL, error), ports []int32, o Options) error {
-	conn, r, end := watch(w, r, o)
+	conn, r, end := watch(w, r, o, 0)
 	f := &forwarder{ctx: r.Context(), address: address, clock: o.clock()}
 	defer f.close()
 	defer end()
