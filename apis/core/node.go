@@ -169,7 +169,10 @@ var nodeColumns = func() []resource.Column[*corev1.Node] {
 		nodeAddressColumn("External-IP", status["addresses"], corev1.NodeExternalIP),
 		resource.Column[*corev1.Node]{Name: "OS-Image", Description: info["osImage"],
 			Value: func(n *corev1.Node) any { return orElse(n.Status.NodeInfo.OSImage, "<unknown>") }},
-		resource.Column[*corev1.Node]{Name: "Kernel-Version", Description: info["kernelVersion"], Value: func(n *corev1.Node) any {
+		resource.Column[*corev1.Node]{Name: "Kernel-Version", Description: info["kernelVersion"], Until: 33, Value: func(n *corev1.Node) any {
+			return orElse(n.Status.NodeInfo.KernelVersion, "<unknown>")
+		}},
+		resource.Column[*corev1.Node]{Name: "Kernel-Version", Description: info["kernelVersion"], Since: 34, Value: func(n *corev1.Node) any {
 			version := orElse(n.Status.NodeInfo.KernelVersion, "<unknown>")
 			if arch := n.Status.NodeInfo.Architecture; arch != "" {
 				version += fmt.Sprintf(" (%s)", arch)

@@ -61,6 +61,9 @@ used it, and the join stays. The Node stays in the cluster until "svc kubectl de
 			return fmt.Errorf("--root-dir: %s does not exist: name the directory that svclet was run with", r.RootDir)
 		}
 		pods, kept, err := r.reset(cmd.Context())
+		if errors.Is(err, errRuns) {
+			return err
+		}
 		if err != nil {
 			return fmt.Errorf("not all could be cleaned up; %s: %w", r.adviceAfterFailure(), err)
 		}
@@ -220,6 +223,9 @@ func (r *resetting) reset(ctx context.Context) (pods int, kept []string, err err
 		errs = append(errs, r.systemd.remove(ctx))
 	}
 	lock, err := agent.LockRoot(r.RootDir)
+	if inUse := (*agent.InUseError)(nil); errors.As(err, &inUse) && errors.Join(errs...) == nil {
+		return 0, nil, fmt.Errorf("--root-dir: %s %w", r.RootDir, errRuns)
+	}
 	if err != nil {
 		return 0, nil, errors.Join(append(errs, err)...)
 	}
@@ -248,6 +254,9 @@ func (r *resetting) reset(ctx context.Context) (pods int, kept []string, err err
 	}
 	return pods, kept, r.files.Remove()
 }
+
+// errRuns is why a root directory cannot be reset: its svclet was not started by systemd.
+var errRuns = errors.New("is in use by a svclet that is not the service of the join: stop it, and run this again")
 
 // keepArguments writes the command line that only the unit has to the files, for another reset if
 // this one fails after it has removed the unit.

@@ -105,9 +105,17 @@ func lockFile(file *os.File, dir string) error {
 		return nil
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("%s is in use by another svclet: stop that, or choose another directory", dir)
+		err = &InUseError{Dir: dir}
 	}
 	return errors.Join(err, file.Close())
+}
+
+// InUseError is the error of a directory that another svclet has locked.
+type InUseError struct{ Dir string }
+
+// Error implements error.
+func (e *InUseError) Error() string {
+	return e.Dir + " is in use by another svclet: stop that, or choose another directory"
 }
 
 // RefuseForeignPods returns an error if the cgroup has running pods of another agent: ones

@@ -63,7 +63,7 @@ spec:
 		By("resetting it")
 		out, err = m.svclet(ctx, "reset", "--config-dir="+m.etc, "--root-dir="+m.root)
 		Expect(err).To(HaveOccurred())
-		Expect(out).To(ContainSubstring("--root-dir: " + m.root + " is in use by another svclet"))
+		Expect(out).To(ContainSubstring("--root-dir: " + m.root + " is in use by a svclet that is not the service of the join: stop it"))
 		m.end()
 		m.reset(ctx)
 		Expect(launch.Left(m.root, filepath.Join(m.root, "containerd"), containerd.DefaultBridge)).To(Succeed())
