@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -113,6 +114,10 @@ func (g *guard) binding(ctx context.Context, a admission.Attributes, ref rbacv1.
 		return nil
 	}
 	rules, err := g.roles.Rules(ctx, ref, a.GetNamespace())
+	if apierrors.IsNotFound(err) {
+		// Tools know the answer of kube-apiserver, whose storage names the resource of the request.
+		return apierrors.NewNotFound(a.GetResource().GroupResource(), ref.Name)
+	}
 	if err != nil {
 		return err
 	}
@@ -144,7 +149,11 @@ func (g *guard) holds(ctx context.Context, who user.Info, namespace string, rule
 	message := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
 		who.GetName(), who.GetGroups(), strings.Join(lines, "\n"))
 	if incomplete != nil {
-		message += fmt.Sprintf("; resolution errors: %v", incomplete)
+		errs := []error{incomplete}
+		if several := (utilerrors.Aggregate)(nil); errors.As(incomplete, &several) {
+			errs = several.Errors()
+		}
+		message += fmt.Sprintf("; resolution errors: %v", errs)
 	}
 	return errors.New(message)
 }

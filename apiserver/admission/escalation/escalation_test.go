@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -156,6 +158,39 @@ func TestTheRightToEscalateARoleByItsNameIsNoneToCreateIt(t *testing.T) {
 		err := Guard(admission.NewChainHandler(), ofName, noRights{}).(admission.ValidationInterface).Validate(requestOf(t, test.inPath), a, nil)
 		if (err == nil) != test.allowed {
 			t.Errorf("%s: %v, want allowed: %t", test.rule, err, test.allowed)
+		}
+	}
+}
+
+// noRole is Roles where no role exists.
+type noRole struct{}
+
+func notFound() error { return apierrors.NewNotFound(rbacv1.Resource("clusterroles"), "gone") }
+
+func (noRole) Held(context.Context, user.Info, string) ([]rbacv1.PolicyRule, error) {
+	return nil, utilerrors.NewAggregate([]error{notFound()})
+}
+
+func (noRole) Rules(context.Context, rbacv1.RoleRef, string) ([]rbacv1.PolicyRule, error) {
+	return nil, notFound()
+}
+
+func TestRolesThatDoNotExistAreNamedAsByKubernetes(t *testing.T) {
+	for resource, test := range map[string]struct {
+		obj  runtime.Object
+		want string
+	}{
+		"rolebindings": {&rbacv1.RoleBinding{RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "gone"}}, `rolebindings.rbac.authorization.k8s.io "gone" not found`},
+		"roles":        {&rbacv1.Role{Rules: authorization.Everything()}, `; resolution errors: [clusterroles.rbac.authorization.k8s.io "gone" not found]`},
+	} {
+		a := admission.NewAttributesRecord(test.obj, nil, rbacv1.SchemeGroupVersion.WithKind("x"), "ns", "x", rbacv1.SchemeGroupVersion.WithResource(resource), "",
+			admission.Create, nil, false, &user.DefaultInfo{Name: "jane"})
+		no := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+			return authorizer.DecisionNoOpinion, "", nil
+		})
+		err := Guard(admission.NewChainHandler(), no, noRole{}).(admission.ValidationInterface).Validate(requestOf(t, ""), a, nil)
+		if err == nil || !strings.HasSuffix(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %s", resource, err, test.want)
 		}
 	}
 }

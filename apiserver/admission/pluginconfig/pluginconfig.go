@@ -70,7 +70,7 @@ func Check(file string, content []byte, plugins []string, enabled func(plugin st
 		}
 		first[plugin.Name] = i
 		if !slices.Contains(plugins, plugin.Name) {
-			return configlines.Explain(content, fmt.Errorf("plugins[%d].name: %w", i, unknown(plugin.Name, plugins)))
+			return configlines.Explain(content, fmt.Errorf("plugins[%d].name: %w", i, Unknown(plugin.Name, plugins)))
 		}
 		if plugin.Path != "" && plugin.Configuration != nil {
 			return configlines.Explain(content, fmt.Errorf("plugins[%d].path: the configuration of %s is in this file, too; set path or configuration", i, plugin.Name))
@@ -98,8 +98,8 @@ func Check(file string, content []byte, plugins []string, enabled func(plugin st
 	return nil
 }
 
-// unknown is the error about the name of a plugin that does not exist.
-func unknown(name string, plugins []string) error {
+// Unknown returns the error about the name of a plugin that is not among plugins.
+func Unknown(name string, plugins []string) error {
 	if similar := suggest.Closest(name, plugins); similar != "" {
 		return fmt.Errorf("there is no admission plugin %q: did you mean %q?", name, similar)
 	}
