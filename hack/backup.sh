@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Writes a snapshot of the etcd of a fleet, which config/aggregated has installed into the
 # cluster of KUBECONFIG, to a file. It needs etcdctl, in $BIN or in PATH.
-# usage: [NAMESPACE=svc-system] [BIN=bin] hack/backup.sh FILE
+# usage: [NAMESPACE=svc-system] [BIN=bin] [MEMBER=svc-etcd-0] hack/backup.sh FILE
 set -euo pipefail
 
 file=${1:?usage: hack/backup.sh FILE}
 : "${KUBECONFIG:?export KUBECONFIG=FILE: that of the host}"
 namespace=${NAMESPACE:-svc-system}
+member=${MEMBER:-svc-etcd-0}
 PATH=$(realpath "${BIN:-bin}"):$PATH
 command -v etcdctl >/dev/null || { echo "etcdctl is not installed: it comes with etcd, or run hack/peers.sh etcdctl" >&2; exit 1; }
 kubectl() { svc kubectl --namespace="$namespace" "$@"; }
@@ -25,11 +26,15 @@ key() { kubectl get secret "$secret" -o go-template="{{index .data \"$1\" | base
 key ca.crt >"$work/ca.crt"
 key $certificate >"$work/client.crt"
 key $private >"$work/client.key"
-svc kubectl --namespace="$namespace" port-forward svc-etcd-0 :2379 >"$work/forward" &
+svc kubectl --namespace="$namespace" port-forward "$member" :2379 >"$work/forward" &
 forward=$!
 until grep -q '^Forwarding from' "$work/forward"; do
-	kill -0 "$forward" 2>/dev/null || { echo "kubectl port-forward svc-etcd-0 has ended" >&2; exit 1; }
+	kill -0 "$forward" 2>/dev/null || { echo "kubectl port-forward $member has ended" >&2; exit 1; }
 	sleep 0.1
 done
 port=$(sed -n 's/^Forwarding from 127.0.0.1:\([0-9]*\) .*/\1/p' "$work/forward" | head -n 1)
-etcdctl --endpoints="https://localhost:$port" --cacert="$work/ca.crt" --cert="$work/client.crt" --key="$work/client.key" snapshot save "$file"
+etcd() { etcdctl --endpoints="https://localhost:$port" --cacert="$work/ca.crt" --cert="$work/client.crt" --key="$work/client.key" "$@"; }
+# A snapshot is of what one member has. A member that the others do not reach has old data.
+etcd endpoint health >/dev/null ||
+	{ echo "$member does not reach the other members of etcd, and may have old data: name another one (MEMBER=svc-etcd-1)" >&2; exit 1; }
+etcd snapshot save "$file"

@@ -5,6 +5,7 @@
 # $SHELL_IMAGE, which has a shell, this script writes the file there and replaces the data.
 # Do not `make deploy` meanwhile: it would start etcd, whose members with old data can
 # overwrite what is restored. If it has been done, run this again.
+# It needs etcdutl, in $BIN or in PATH.
 # usage: [NAMESPACE=svc-system] [BIN=bin] [SHELL_IMAGE=busybox:1.37] hack/restore.sh FILE
 set -euo pipefail
 
@@ -14,7 +15,13 @@ namespace=${NAMESPACE:-svc-system}
 PATH=$(realpath "${BIN:-bin}"):$PATH
 kubectl() { svc kubectl --namespace="$namespace" "$@"; }
 
-[[ -s $file ]] || { echo "$file is no snapshot: hack/backup.sh writes one" >&2; exit 1; }
+command -v etcdutl >/dev/null || { echo "etcdutl is not installed: it comes with etcd, or run hack/peers.sh etcdutl" >&2; exit 1; }
+# The revision becomes a later one than any client of the fleet has seen, also after an earlier
+# restore: that of the clock, which is ahead of a fleet that writes less than 10,000 times a second.
+revision=$([[ ! -s $file ]] || etcdutl snapshot status "$file" --write-out=json | sed -n 's/.*"revision":\([0-9]*\).*/\1/p') || revision=
+[[ -n $revision ]] || { echo "$file is no snapshot: hack/backup.sh writes one" >&2; exit 1; }
+bump=$(($(date +%s) * 10000 - revision))
+((bump > 0)) || { echo "the snapshot has the revision $revision, which is ahead of the clock of this machine: set the clock" >&2; exit 1; }
 of() { kubectl get "$1" -o jsonpath="$2"; }
 image=$(of statefulset/svc-etcd '{.spec.template.spec.containers[0].image}')
 cluster=$(of statefulset/svc-etcd '{.spec.template.spec.containers[0].args[0]}')
@@ -60,8 +67,8 @@ trap failed EXIT
 kubectl scale --replicas=0 deployment/svc-controller-manager deployment/svc-apiserver statefulset/svc-etcd
 kubectl wait pod --for=delete --timeout=5m -l 'app.kubernetes.io/name in (svc-etcd, svc-apiserver)'
 
-# restore restores one member: beside its data first, which it replaces then. Its revision
-# becomes a later one than clients have seen, so that they read everything again.
+# restore restores one member: beside its data first, which it replaces then. Clients have seen
+# earlier revisions only, and read everything again.
 restore() {
 	local pod=svc-etcd-restore-$1 security='{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}'
 	local mounts='[{name: data, mountPath: /var/lib/etcd}, {name: snapshot, mountPath: /snapshot}]'
@@ -94,7 +101,7 @@ restore() {
 		    - $cluster
 		    - --initial-cluster-token=$token
 		    - --initial-advertise-peer-urls=https://svc-etcd-$1.svc-etcd.\$(NAMESPACE).svc:2380
-		    - --bump-revision=1000000000
+		    - --bump-revision=$bump
 		    - --mark-compacted
 		    env:
 		    - {name: NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,6 +39,7 @@ case $1 in
 create)
 	touch pod
 	grep -o 'initial-cluster-token=.*' <<<"$input" >>tokens
+	sed -n 's/.*--bump-revision=//p' <<<"$input" >>bumps
 	;;
 delete) rm -f pod ;;
 scale)
@@ -61,6 +63,11 @@ get)
 esac
 `
 
+// etcdutl stands for etcdutl snapshot status FILE, which has the snapshot's revision.
+const etcdutl = `#!/bin/sh
+grep -q '^snapshot' "$3" && echo '{"hash":1,"revision":'"$(sed -n 's/snapshot at //p' "$3")"',"totalKey":1}'
+`
+
 // fleet is a fleet whose data is to be restored.
 type fleet struct {
 	t *testing.T
@@ -75,7 +82,8 @@ func newFleet(t *testing.T, pods string) *fleet {
 	files := map[string]string{
 		filepath.Join(f.bin, "svc"):        svc,
 		filepath.Join(f.bin, "sleep"):      "#!/bin/sh\n",
-		filepath.Join(f.state, "snapshot"): "snapshot",
+		filepath.Join(f.bin, "etcdutl"):    etcdutl,
+		filepath.Join(f.state, "snapshot"): "snapshot at 1000",
 	}
 	for _, workload := range []string{"svc-etcd", "svc-apiserver", "svc-controller-manager"} {
 		files[filepath.Join(f.state, workload)] = pods
@@ -119,6 +127,35 @@ func TestARestoreReplacesTheDataOfEachMember(t *testing.T) {
 	}
 	if got := len(strings.Split(f.read("replaced"), "\n")); got != 3 || f.read("svc-etcd") != "3" || f.read("wrong") != "" {
 		t.Errorf("the data of %d members has been replaced, etcd has %s pods; %s", got, f.read("svc-etcd"), f.read("wrong"))
+	}
+}
+
+func TestTheRevisionAfterARestoreIsThatOfTheClock(t *testing.T) {
+	f := newFleet(t, "3")
+	before := time.Now().Unix()
+	if out, err := f.restore(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for bump := range strings.SplitSeq(f.read("bumps"), "\n") {
+		by, err := strconv.ParseInt(bump, 10, 64)
+		if at := by + 1000; err != nil || at < before*10_000 || at > time.Now().Unix()*10_000 {
+			t.Errorf("raised by %s, from 1000", bump)
+		}
+	}
+}
+
+func TestNothingIsRestoredFromWhatIsNoSnapshot(t *testing.T) {
+	for content, want := range map[string]string{
+		"": "is no snapshot: hack/backup.sh writes one", "text": "is no snapshot: hack/backup.sh writes one",
+		"snapshot at 9000000000000000": "ahead of the clock of this machine",
+	} {
+		f := newFleet(t, "3")
+		if err := os.WriteFile(filepath.Join(f.state, "snapshot"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := f.restore(); err == nil || !strings.Contains(out, want) || f.read("svc-etcd") != "3" {
+			t.Errorf("%q: %v, %s; etcd has %s pods", content, err, out, f.read("svc-etcd"))
+		}
 	}
 }
 

@@ -89,7 +89,7 @@ func TestAWatchFromAVersionThatIsNotAvailableFillsTheCacheAtTheCurrentOne(t *tes
 		want    string // the event after the creation of two more config maps
 	}{
 		"a compacted version": {func(current int64) int64 { return current - 1 }, fmt.Sprintf("ERROR %d", http.StatusGone)},
-		"a future version":    {func(current int64) int64 { return current + 1 }, "ADDED later"},
+		"a future version":    {func(current int64) int64 { return current + 1 }, fmt.Sprintf("ERROR %d", http.StatusGone)},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			s, stop := configMaps(t, b)

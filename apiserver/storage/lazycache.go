@@ -3,11 +3,13 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -135,6 +137,11 @@ func (l *lazyCache) Watch(ctx context.Context, key string, opts storage.ListOpti
 			return failedWatch(err), nil
 		}
 	}
+	if from != nil {
+		if err := l.reached(ctx, c, *from); err != nil {
+			return failedWatch(err), nil
+		}
+	}
 	var source watchmux.Source = c.cacher
 	if l.parts {
 		source = partWatches{c, &l.config}
@@ -158,6 +165,30 @@ func (l *lazyCache) refresh(ctx context.Context, c *openCache) error {
 	}
 	at := storage.GetOptions{ResourceVersion: strconv.FormatUint(version, 10), IgnoreNotFound: true}
 	return c.cacher.Get(ctx, l.config.ResourcePrefix, at, l.config.NewFunc()) // there is no such object
+}
+
+// reached returns an error if etcd has not reached the version from which a watch continues: a
+// client has it from before etcd was restored. The library's watch would drop all events until
+// etcd reaches it; the error lets the client list again. A cache may be behind etcd.
+func (l *lazyCache) reached(ctx context.Context, c *openCache, from string) error {
+	version, err := l.config.Versioner.ParseResourceVersion(from)
+	if err != nil {
+		return err
+	}
+	if !c.cacher.Ready() {
+		return nil
+	}
+	if cached, err := c.cacher.LastSyncResourceVersion(); err == nil && version <= cached {
+		return nil
+	}
+	current, err := l.Interface.GetCurrentResourceVersion(ctx)
+	if err != nil {
+		return translate(err)
+	}
+	if version > current {
+		return apierrors.NewResourceExpired(fmt.Sprintf("too large resource version: %d, current: %d", version, current))
+	}
+	return nil
 }
 
 // begins returns the version after which a watch needs every event, or nil if it begins
