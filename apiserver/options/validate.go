@@ -15,6 +15,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/compatibility"
 
+	"svc.dev/svc/apiserver/admission/pluginconfig"
 	"svc.dev/svc/apiserver/authentication/jwt"
 	"svc.dev/svc/apiserver/authorization"
 	"svc.dev/svc/apiserver/gates"
@@ -189,13 +190,14 @@ func (a *Agents) validate() []error {
 }
 
 // validateAdmission returns the errors of the flags of admission. Those of the library
-// begin with the flag, without its dashes.
+// about a plugin that does not exist have neither the dashes of the flag nor a remedy.
 func (o *Options) validateAdmission() []error {
 	errs := o.Admission.Validate()
 	for i, err := range errs {
 		for _, flag := range []string{"enable-admission-plugins", "disable-admission-plugins"} {
-			if rest, ok := strings.CutPrefix(err.Error(), flag+" "); ok {
-				errs[i] = fmt.Errorf("--%s: %s", flag, rest)
+			var name string
+			if n, _ := fmt.Sscanf(err.Error(), flag+" plugin %q", &name); n == 1 {
+				errs[i] = fmt.Errorf("--%s: %w", flag, pluginconfig.Unknown(name, o.Admission.Plugins.Registered()))
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"svc.dev/svc/apis/resource"
 	"svc.dev/svc/apiserver/errorlimit"
 	"svc.dev/svc/apiserver/patcherror"
+	"svc.dev/svc/apiserver/storage"
 	"svc.dev/svc/internal/footprint"
 )
 
@@ -61,7 +62,7 @@ func (t *transaction) conclude(err error) {
 // Other errors can mean that only its answer was lost.
 func refused(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError
+	return errors.As(err, new(storage.RefusedError)) || errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError
 }
 
 // setHooks sets the kind's hooks on the store. Objects are prepared and validated

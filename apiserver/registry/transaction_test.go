@@ -215,6 +215,7 @@ func TestATransactionIsFinishedOnlyWithACertainOutcome(t *testing.T) {
 		{"a write that was refused", true, conflict, "false"},
 		{"a write whose answer was lost", true, apierrors.NewTimeoutError("etcd", 1), ""},
 		{"a write with an error of etcd's", true, errors.New("etcdserver: request timed out"), ""},
+		{"a write that was not sent to etcd", true, storage.RefusedError{Reason: apierrors.NewServiceUnavailable("the data is being read")}, "false"},
 		{"an admission plugin that failed before the write", false, apierrors.NewInternalError(errors.New("webhook")), "false"},
 	} {
 		t.Run(test.rule, func(t *testing.T) {

@@ -35,7 +35,8 @@ func newStorageRewrite(clock clock.WithTicker) *cobra.Command {
 		Long: `Store all objects again that are stored in another form than the API server stores
 them in now: not encrypted, with an earlier key of --encryption-provider-config, or in
 an earlier version. Other objects are not written. When it has succeeded on all
-objects, an earlier key may be removed.`,
+objects, an earlier key may be removed. Kinds that are not served now are left out:
+serve those that have objects (--runtime-config, --release) before.`,
 		Args: noArguments,
 	}
 	cmd.Flags().StringSliceVar(&resources, "resource", nil, "Resources to store again, as secrets or roles.rbac.authorization.k8s.io. The default is all.")

@@ -64,7 +64,7 @@ func (r *Rewriter) Resources(ctx context.Context, names []string) ([]schema.Grou
 		return nil, err
 	}
 	lists, err := r.discovery.ServerPreferredResources()
-	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+	if err := own(err, remote); err != nil {
 		return nil, err
 	}
 	var found []schema.GroupVersionResource
@@ -92,6 +92,20 @@ func (r *Rewriter) Resources(ctx context.Context, names []string) ([]schema.Grou
 		return nil, fmt.Errorf("unknown resources: %s", strings.Join(unknown, ", "))
 	}
 	return found, nil
+}
+
+// own returns an error of discovery unless it is of extension servers only.
+func own(err error, remote []schema.GroupVersion) error {
+	failed, ok := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if !ok {
+		return err
+	}
+	for gv := range failed {
+		if !slices.Contains(remote, gv) {
+			return err
+		}
+	}
+	return nil
 }
 
 // remoteGroups returns the versions that extension servers serve.
