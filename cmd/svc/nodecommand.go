@@ -114,17 +114,18 @@ func resetNode(cmd *cobra.Command, dir datadir.Dir) error {
 	if err != nil {
 		return fmt.Errorf("not all could be cleaned up; run it again, or restart the machine: %w", err)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), resetReport(ended))
+	fmt.Fprintln(cmd.OutOrStdout(), resetReport(dir, ended))
 	return nil
 }
 
-// resetReport returns what is printed after a reset that has ended a number of pods.
-func resetReport(ended int) string {
+// resetReport returns what is printed after a reset that has ended a number of pods of a data
+// directory.
+func resetReport(dir datadir.Dir, ended int) string {
 	switch ended {
 	case 0:
-		return "no pod was running; the container runtime has been ended, and what was left of pods is removed"
+		return fmt.Sprintf("no pod of %s was running; what was left of pods and of the container runtime is removed", dir)
 	case 1:
-		return "1 pod has been ended, and the container runtime with it; its volumes, mounts and networks are removed"
+		return fmt.Sprintf("1 pod of %s has been ended, and the container runtime with it; its volumes, mounts and networks are removed", dir)
 	}
-	return fmt.Sprintf("%d pods have been ended, and the container runtime with them; their volumes, mounts and networks are removed", ended)
+	return fmt.Sprintf("%d pods of %s have been ended, and the container runtime with them; their volumes, mounts and networks are removed", ended, dir)
 }

@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"svc.dev/svc/svclet/node"
@@ -53,8 +56,9 @@ func lackProblems(nodes []corev1.Node) []string {
 }
 
 // podProblems returns a line for each pod that neither runs nor has completed nor is
-// being deleted.
-func podProblems(pods []corev1.Pod) []string {
+// being deleted. It calls warnings, which returns the newest Warning event of each pod, for
+// those whose status does not give the cause.
+func podProblems(pods []corev1.Pod, warnings func() (map[types.UID]corev1.Event, error)) ([]string, error) {
 	var problems []string
 	for i := range pods {
 		pod := &pods[i]
@@ -70,9 +74,58 @@ func podProblems(pods []corev1.Pod) []string {
 			what += " is not ready"
 		}
 		reason, message := whyNot(pod)
+		if reason == "" || reason == "ContainersNotReady" || reason == "ContainersNotInitialized" {
+			latest, err := warnings()
+			if err != nil {
+				return nil, err
+			}
+			if event, ok := latest[pod.UID]; ok && !lastSeen(event).Before(lastProgress(pod)) {
+				reason, message = event.Reason, event.Message
+			}
+		}
 		problems = append(problems, because(what, reason, message))
 	}
-	return problems
+	return problems, nil
+}
+
+// newest returns the newest event of each object, by the object's UID.
+func newest(events []corev1.Event) map[types.UID]corev1.Event {
+	all := map[types.UID]corev1.Event{}
+	for _, event := range events {
+		of := event.InvolvedObject.UID
+		if known, ok := all[of]; !ok || lastSeen(known).Before(lastSeen(event)) {
+			all[of] = event
+		}
+	}
+	return all
+}
+
+// lastSeen returns when an event has happened last.
+func lastSeen(event corev1.Event) time.Time {
+	switch {
+	case event.Series != nil:
+		return event.Series.LastObservedTime.Time
+	case event.LastTimestamp.IsZero():
+		return event.EventTime.Time
+	}
+	return event.LastTimestamp.Time
+}
+
+// lastProgress returns when a pod was scheduled or, if that is later, when its last container
+// was started. Earlier events are about what has succeeded since then.
+func lastProgress(pod *corev1.Pod) time.Time {
+	var last time.Time
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			last = c.LastTransitionTime.Time
+		}
+	}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if running := c.State.Running; running != nil && running.StartedAt.After(last) {
+			last = running.StartedAt.Time
+		}
+	}
+	return last
 }
 
 func podReady(pod *corev1.Pod) bool {

@@ -128,9 +128,13 @@ func TestAMistakeAboutNodesAndImagesIsOneLineWithTheRemedy(t *testing.T) {
 	})
 }
 
-func TestAResetReportsHowManyPodsItHasEnded(t *testing.T) {
-	for ended, want := range []string{"no pod was running; the container runtime has been ended,", "1 pod has been ended, and the container runtime with it;", "2 pods have been ended, and the container runtime with them;"} {
-		if got := resetReport(ended); !strings.HasPrefix(got, want) {
+func TestAResetReportsHowManyPodsOfWhichDirectoryItHasEnded(t *testing.T) {
+	for ended, want := range []string{
+		"no pod of /data was running; what was left of pods and of the container runtime is removed",
+		"1 pod of /data has been ended, and the container runtime with it; its ",
+		"2 pods of /data have been ended, and the container runtime with them; their ",
+	} {
+		if got := resetReport("/data", ended); !strings.HasPrefix(got, want) {
 			t.Errorf("%d: %q, want %q", ended, got, want)
 		}
 	}

@@ -12,10 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -160,12 +163,27 @@ func (s *clusterStatus) ask(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	for _, problems := range [][]string{nodeProblems(nodes.Items), lackProblems(nodes.Items), podProblems(pods.Items), serviceProblems(services.Items)} {
+	inPods, err := podProblems(pods.Items, sync.OnceValues(func() (map[types.UID]corev1.Event, error) { return podWarnings(ctx, client) }))
+	if err != nil {
+		return err
+	}
+	for _, problems := range [][]string{nodeProblems(nodes.Items), lackProblems(nodes.Items), inPods, serviceProblems(services.Items)} {
 		s.Problems = append(s.Problems, problems...)
 	}
 	s.Nodes = counted{len(nodes.Items) - len(nodeProblems(nodes.Items)), len(nodes.Items)}
-	s.Pods = counted{len(pods.Items) - len(podProblems(pods.Items)), len(pods.Items)}
+	s.Pods = counted{len(pods.Items) - len(inPods), len(pods.Items)}
 	return nil
+}
+
+// podWarnings returns the newest Warning event of each pod, by the pod's UID.
+func podWarnings(ctx context.Context, client kubernetes.Interface) (map[types.UID]corev1.Event, error) {
+	events, err := client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=Pod,type=" + corev1.EventTypeWarning, ResourceVersion: "0",
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newest(events.Items), nil
 }
 
 // print prints one screen.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"svc.dev/svc/internal/datadir"
@@ -109,6 +112,10 @@ func TestProblemsSayWhatAndWhy(t *testing.T) {
 		pod("slow", corev1.PodStatus{Phase: corev1.PodRunning, Conditions: ready(corev1.ConditionFalse)}),
 		pod("evicted", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}),
 	}
+	inPods, err := podProblems(pods, func() (map[types.UID]corev1.Event, error) { return nil, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
 	service := func(name string, status apiregistrationv1.ConditionStatus, reason string) apiregistrationv1.APIService {
 		return apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: apiregistrationv1.APIServiceStatus{
 			Conditions: []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: status, Reason: reason}},
@@ -121,7 +128,7 @@ func TestProblemsSayWhatAndWhy(t *testing.T) {
 			"node new is not ready: its agent has not reported yet",
 		}},
 		"what nodes lack": {lackProblems(append(nodes, lacking)), []string{"node lacking has no service proxy: nft is missing"}},
-		"pods": {podProblems(pods), []string{
+		"pods": {inPods, []string{
 			"pod ns/pending is Pending: Unschedulable: no nodes available",
 			"pod ns/starts is Pending",
 			"pod ns/crashes is not ready: CrashLoopBackOff",
@@ -134,6 +141,88 @@ func TestProblemsSayWhatAndWhy(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(tc.got, "\n"), strings.Join(tc.want, "\n"))
 		}
 	}
+}
+
+func TestTheNewestWarningOfAPodIsTheCauseThatItsStatusDoesNotGive(t *testing.T) {
+	at := func(second int64) metav1.Time { return metav1.Unix(second, 0) }
+	warning := func(reason string, seen int64) corev1.Event {
+		return corev1.Event{InvolvedObject: corev1.ObjectReference{UID: "1"}, Reason: reason, LastTimestamp: at(seen)}
+	}
+	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at(2)}
+	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(4)}}
+	crashes := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	for _, test := range []struct {
+		name   string
+		state  corev1.ContainerState
+		events []corev1.Event
+		want   string
+	}{
+		{"of several", corev1.ContainerState{}, []corev1.Event{warning("FailedMount", 4), warning("FailedAttachVolume", 3)}, "FailedMount"},
+		{"of a series", corev1.ContainerState{}, []corev1.Event{warning("FailedMount", 4), {
+			InvolvedObject: corev1.ObjectReference{UID: "1"}, Reason: "FailedAttachVolume", Series: &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(at(5).Time)},
+		}}, "FailedAttachVolume"},
+		{"of another pod", corev1.ContainerState{}, []corev1.Event{{InvolvedObject: corev1.ObjectReference{UID: "2"}, Reason: "FailedMount", LastTimestamp: at(4)}}, "ContainersNotReady"},
+		{"of the time before it was scheduled", corev1.ContainerState{}, []corev1.Event{warning("FailedScheduling", 1)}, "ContainersNotReady"},
+		{"of a probe", runs, []corev1.Event{warning("Unhealthy", 4)}, "Unhealthy"},
+		{"of the time before its container was started", runs, []corev1.Event{warning("FailedMount", 3)}, "ContainersNotReady"},
+		{"that says no more than the status", crashes, []corev1.Event{warning("BackOff", 4)}, "CrashLoopBackOff"},
+	} {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Status: corev1.PodStatus{
+			Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: test.state}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}, scheduled},
+		}}
+		got, err := podProblems([]corev1.Pod{pod}, func() (map[types.UID]corev1.Event, error) { return newest(test.events), nil })
+		if want := []string{"pod ns/p is Pending: " + test.want}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v, want %q", test.name, got, err, want)
+		}
+	}
+}
+
+func TestStatusListsTheWarningsOfPodsOnlyIfAStatusGivesNoCause(t *testing.T) {
+	listed := 0
+	var pods string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer := `{"items":[]}`
+		switch r.URL.Path {
+		case "/api/v1/pods":
+			answer = pods
+		case "/api/v1/events":
+			listed++
+			if got := r.URL.Query().Get("fieldSelector"); got != "involvedObject.kind=Pod,type=Warning" {
+				t.Errorf("the selector is %q", got)
+			}
+			answer = `{"items":[{"involvedObject":{"uid":"1"},"reason":"FailedMount","message":"no such directory"}]}`
+		}
+		_, _ = w.Write([]byte(answer))
+	}))
+	defer server.Close()
+	file := connectionFile(t, server.URL)
+	for _, test := range []struct {
+		reason, want string
+		lists        int
+	}{
+		{"Unschedulable", "pod a/b is Pending: Unschedulable", 0},
+		{"ContainersNotReady", "pod a/b is Pending: FailedMount: no such directory", 1},
+	} {
+		pods = `{"items":[{"metadata":{"namespace":"a","name":"b","uid":"1"},"status":{"phase":"Pending","conditions":[{"type":"Ready","status":"False","reason":"` + test.reason + `"}]}}]}`
+		listed = 0
+		var s clusterStatus
+		if err := s.ask(t.Context(), file); err != nil || listed != test.lists || !slices.Equal(s.Problems, []string{test.want}) {
+			t.Errorf("%s: %d lists of events, %v, %q", test.reason, listed, err, s.Problems)
+		}
+	}
+}
+
+// connectionFile returns the name of a kubeconfig of a server.
+func connectionFile(t *testing.T, server string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	content := `{"clusters":[{"name":"h","cluster":{"server":"` + server + `"}}],"contexts":[{"name":"h","context":{"cluster":"h"}}],"current-context":"h"}`
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func TestStatusIsOneScreen(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/clock"
 
+	"svc.dev/svc/internal/progress"
 	"svc.dev/svc/internal/usercert"
 )
 
@@ -21,14 +23,14 @@ func newUser() *cobra.Command {
 
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(newUserCreate())
+	cmd.AddCommand(newUserCreate(clock.RealClock{}))
 	return cmd
 }
 
 // signingPatience is how long svc user create waits for the certificate.
 const signingPatience = 30 * time.Second
 
-func newUserCreate() *cobra.Command {
+func newUserCreate(clock clock.WithTicker) *cobra.Command {
 	var user usercert.User
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -72,7 +74,11 @@ grant the user and the groups what they may do.`,
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), signingPatience)
 		defer cancel()
-		made, err := usercert.Issue(ctx, client, user)
+		var made usercert.Credentials
+		err = progress.While(cmd.ErrOrStderr(), clock, cmd.CommandPath()+": still waiting for the certificate", func() (err error) {
+			made, err = usercert.Issue(ctx, client, user)
+			return err
+		})
 		if err != nil {
 			return err
 		}

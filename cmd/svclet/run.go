@@ -35,8 +35,16 @@ import (
 // Each error is a line on errOut.
 func run(args []string, getenv func(string) string, out, errOut io.Writer) int {
 	root := newCommands(getenv)
-	if len(args) > 0 && slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] }) {
-		return runCommand(root, args, out, errOut)
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		if slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] }) {
+			return runCommand(root, args, out, errOut)
+		}
+		unknown := fmt.Sprintf("unknown command %q", args[0])
+		if similar := root.SuggestionsFor(args[0]); len(similar) > 0 {
+			unknown += fmt.Sprintf(": did you mean %q?", similar[0])
+		}
+		fmt.Fprintf(errOut, "svclet: %s; see 'svclet --help'\n", unknown)
+		return 1
 	}
 	settings, err := config.Load(args, getenv)
 	if err == nil {
@@ -53,7 +61,7 @@ func run(args []string, getenv func(string) string, out, errOut io.Writer) int {
 
 // newCommands returns the commands that svclet has besides the agent itself.
 func newCommands(getenv func(string) string) *cobra.Command {
-	root := &cobra.Command{Use: "svclet", SilenceErrors: true, SilenceUsage: true}
+	root := &cobra.Command{Use: "svclet", SilenceErrors: true, SilenceUsage: true, SuggestionsMinimumDistance: 2}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newImage(), newJoin(getenv), newReset(getenv), newReference())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -38,6 +38,8 @@ func TestWhatSvcletAnswers(t *testing.T) {
 		{args: []string{"--max-pods=-1"}, code: 1, errOut: "svclet: --max-pods (maxPods) is -1: must be 0 or more\n"},
 		{args: []string{"--bogus"}, code: 1, errOut: "svclet: unknown flag --bogus; svclet --help lists them\n"},
 		{args: []string{"--bogus", "--max-pods=-1"}, code: 1, errOut: "svclet: unknown flag --bogus; svclet --help lists them\nsvclet: --max-pods (maxPods) is -1: must be 0 or more\n"},
+		{args: []string{"jion", "https://h:6443"}, code: 1, errOut: "svclet: unknown command \"jion\": did you mean \"join\"?; see 'svclet --help'\n"},
+		{args: []string{"start"}, code: 1, errOut: "svclet: unknown command \"start\"; see 'svclet --help'\n"},
 		{args: []string{"reset", "all"}, code: 1, errOut: "svclet reset: unexpected argument \"all\": only flags are taken\n"},
 		{args: []string{"--runonce", "--enable-server", "--pod-manifest-path=/x"}, code: 1, errOut: "svclet: --runonce (runOnce) excludes enableServer"},
 		{code: 1, errOut: "svclet: there is no source of pods: give --svcconfig, --pod-manifest-path (staticPodPath) or --manifest-url (staticPodURL)\n"},

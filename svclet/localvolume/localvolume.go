@@ -26,6 +26,9 @@ import (
 	"svc.dev/svc/svclet/reflector"
 )
 
+// ErrInUse is the error about a volume that a pod of this node uses.
+var ErrInUse = errors.New("in use by a pod")
+
 // Options are the options of [New]. All are required.
 type Options struct {
 	// Dir has the directories of all volumes.
@@ -35,7 +38,7 @@ type Options struct {
 	// Core watches the volumes of this node, and Client writes them.
 	Core   rest.Interface
 	Client client.Client
-	// Remove removes the directory of a volume. It fails if a pod uses it.
+	// Remove removes the directory of a volume. Its error is ErrInUse if a pod uses it.
 	Remove func(ctx context.Context, dir string) error
 	Clock  clock.WithTicker
 }
@@ -162,7 +165,9 @@ func (m *Manager) removeAll(ctx context.Context) bool {
 	for _, pv := range volumes {
 		if err := m.remove(ctx, pv); err != nil {
 			done = false
-			if ctx.Err() == nil {
+			if errors.Is(err, ErrInUse) {
+				klog.FromContext(ctx).Info("Local volume is still in use by a pod, will retry", "volume", pv.Name)
+			} else if ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Failed to remove local volume, will retry", "volume", pv.Name)
 			}
 			continue

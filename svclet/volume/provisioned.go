@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"svc.dev/svc/apis/localpath"
+	"svc.dev/svc/svclet/localvolume"
 )
 
 // sharedDir are the permissions of a volume's directory: containers of any user may
@@ -52,8 +53,8 @@ func (m *Manager) makeProvisioned(pv *corev1.PersistentVolume) error {
 }
 
 // RemoveLocal removes the directory of a volume of the provisioner svc.dev/local-path,
-// with its content. It fails if a pod uses it. It neither follows symlinks nor enters
-// mounts.
+// with its content. The error is [localvolume.ErrInUse] if a pod uses it. It neither
+// follows symlinks nor enters mounts.
 func (m *Manager) RemoveLocal(ctx context.Context, dir string) error {
 	if filepath.Dir(dir) != filepath.Clean(m.LocalDir) || !isName(filepath.Base(dir)) {
 		return fmt.Errorf("invalid volume %s: must be a directory in %s", dir, m.LocalDir)
@@ -65,7 +66,7 @@ func (m *Manager) RemoveLocal(ctx context.Context, dir string) error {
 	case err != nil:
 		return err
 	case used:
-		return fmt.Errorf("%s is in use by a pod", dir)
+		return fmt.Errorf("%s: %w", dir, localvolume.ErrInUse)
 	}
 	return RemoveTree(ctx, dir)
 }
