@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 
@@ -111,13 +112,21 @@ func Config(ctx context.Context, in Input) (*runtimeapi.ContainerConfig, error) 
 		return nil, err
 	}
 	known := expand.Lookup(environment.values)
+	command, err := expand.Words(in.Container.Command, known)
+	if err != nil {
+		return nil, fmt.Errorf("command: %w", err)
+	}
+	args, err := expand.Words(in.Container.Args, known)
+	if err != nil {
+		return nil, fmt.Errorf("args: %w", err)
+	}
 	resources := Resources(in.Options, in.Pod, in.Container)
 	resources.CpusetCpus, resources.CpusetMems = own.CPUs, own.Memory
 	return &runtimeapi.ContainerConfig{
 		Metadata:   &runtimeapi.ContainerMetadata{Name: in.Container.Name, Attempt: in.Attempt},
 		Image:      &runtimeapi.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: in.Container.Image},
-		Command:    expand.Words(in.Container.Command, known),
-		Args:       expand.Words(in.Container.Args, known),
+		Command:    command,
+		Args:       args,
 		WorkingDir: in.Container.WorkingDir,
 		// The runtime uses the last value of a variable: that of the spec.
 		Envs:        append(own.Envs, environment.keyValues()...),

@@ -51,9 +51,14 @@ func newEnvironment(ctx context.Context, in Input) (*environment, error) {
 			return nil, err
 		}
 	}
+	left := expand.MaxLength
 	for i := range in.Container.Env {
 		variable := &in.Container.Env[i]
-		value := expand.Text(variable.Value, expand.Lookup(environment.values, services))
+		value, err := expand.Text(variable.Value, expand.Lookup(environment.values, services), left)
+		if err != nil {
+			return nil, fmt.Errorf("environment variable %s: %w", variable.Name, err)
+		}
+		left -= len(value)
 		if variable.Value == "" && variable.ValueFrom != nil {
 			var set bool
 			if value, set, err = valueFrom(ctx, in, objects, variable.ValueFrom); err != nil {

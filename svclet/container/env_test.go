@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -219,5 +220,17 @@ func TestFileKeyRefStaysInsideItsVolume(t *testing.T) {
 	if _, _, err := fileValue(in, &corev1.FileKeySelector{VolumeName: "none", Path: "good", Key: "KEY"}); err == nil ||
 		err.Error() != `cannot find the volume "none" referenced by FileKeyRef` {
 		t.Errorf("a volume that is not there: %v", err)
+	}
+}
+
+func TestVariablesThatReferToEachOtherHaveAnEnd(t *testing.T) {
+	pod := testPod()
+	main := &pod.Spec.Containers[0]
+	main.Env = []corev1.EnvVar{{Name: "A0", Value: strings.Repeat("x", 1<<10)}}
+	for i := range 40 {
+		main.Env = append(main.Env, corev1.EnvVar{Name: fmt.Sprintf("A%d", i+1), Value: fmt.Sprintf("$(A%d)$(A%d)", i, i)})
+	}
+	if _, err := Config(t.Context(), testInput(pod, main, nil)); err == nil || !strings.Contains(err.Error(), "environment variable A14: the references $(NAME) make more than 16 MiB of text") {
+		t.Errorf("got %v", err)
 	}
 }

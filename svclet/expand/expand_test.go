@@ -31,7 +31,7 @@ func TestExpand(t *testing.T) {
 		"$é$(A)":             "$é1",
 		"$(A) $$ $(B_2) $$x": "1 $ two $x",
 	} {
-		if got := Text(text, value); got != want {
+		if got, err := Text(text, value, MaxLength); got != want || err != nil {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
@@ -43,21 +43,21 @@ func FuzzExpand(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		// Without variables only escapes change.
-		unchanged := Text(text, Lookup())
+		unchanged, _ := Text(text, Lookup(), MaxLength)
 		if !strings.Contains(text, "$$") && unchanged != text {
 			t.Errorf("%q becomes %q", text, unchanged)
 		}
 		// Escaping every dollar sign results in the text itself.
-		if got := Text(strings.ReplaceAll(text, "$", "$$"), Lookup(map[string]string{"A": "1"})); got != text {
+		if got, _ := Text(strings.ReplaceAll(text, "$", "$$"), Lookup(map[string]string{"A": "1"}), MaxLength); got != text {
 			t.Errorf("%q, escaped, becomes %q", text, got)
 		}
 		// A name ends at the first closing parenthesis.
-		Text(text, func(name string) string {
+		_, _ = Text(text, func(name string) string {
 			if strings.Contains(name, ")") {
 				t.Errorf("the name %q in %q", name, text)
 			}
 			return ""
-		})
+		}, MaxLength)
 	})
 }
 
@@ -68,5 +68,25 @@ func TestPathsNeedAllTheirVariables(t *testing.T) {
 	}
 	if _, err := Strictly("$(NONE)/$(EMPTY)/$(A)/$(NONE)", environment); err == nil || err.Error() != "missing value for EMPTY, NONE" {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestReferencesHaveAnEnd(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	value := Lookup(map[string]string{"A": long})
+	for text, refused := range map[string]bool{
+		strings.Repeat("$(A)", MaxLength>>20): false, strings.Repeat("$(A)", MaxLength>>20+1): true,
+		strings.Repeat("x", MaxLength+1): false, // which is as long as its object
+	} {
+		if _, err := Text(text, value, MaxLength); (err != nil) != refused {
+			t.Errorf("of %d bytes: %v", len(text), err)
+		}
+	}
+	half := strings.Repeat("$(A)", MaxLength>>21)
+	if _, err := Words([]string{half, half}, value); err != nil {
+		t.Error(err)
+	}
+	if _, err := Words([]string{half, half, "$(A)"}, value); err == nil {
+		t.Error("the words together have no end")
 	}
 }

@@ -109,7 +109,10 @@ func (m *Manager) record(t target, kind pod.ProbeKind, found outcome) {
 func (m *Manager) exec(ctx context.Context, t target, action *corev1.ExecAction, timeout time.Duration) outcome {
 	ctx, cancel := context.WithTimeout(ctx, timeout+execLeeway)
 	defer cancel()
-	command := expandCommand(action.Command, t.container.Env)
+	command, err := expandCommand(action.Command, t.container.Env)
+	if err != nil {
+		return outcome{verdict: unknown, err: err}
+	}
 	stdout, stderr, code, err := m.options.Executor.ExecSync(ctx, t.containerID, command, timeout)
 	switch {
 	case tookTooLong(err):
