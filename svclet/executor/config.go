@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
@@ -146,8 +147,20 @@ func (s *start) hostsFile(options container.Options, podIPs []string) (string, e
 	path := s.o.Volumes.HostsFile(s.pod.UID)
 	// It is mounted in the running containers of the pod: on a full disk they would be left
 	// with an empty one.
-	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, content) {
+	if hasContent(path, content) {
 		return path, nil
 	}
 	return path, os.WriteFile(path, content, 0o644)
+}
+
+// hasContent reports whether a file has this content and no more. Containers may have made it of
+// any size.
+func hasContent(path string, content []byte) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	before, err := io.ReadAll(io.LimitReader(file, int64(len(content))+1))
+	return err == nil && bytes.Equal(before, content)
 }
