@@ -27,6 +27,8 @@ const (
 	// cacheSize is the number of answers that are kept, and maxCacheTTL the longest time.
 	cacheSize   = 10000
 	maxCacheTTL = 30 * time.Second
+	// maxCached is the largest answer, in bytes without compression, that is kept.
+	maxCached = 2 << 10
 )
 
 // forwarder asks the machine's resolvers, and caches their answers.
@@ -96,7 +98,7 @@ func (f *forwarder) exchange(ctx context.Context, r *dns.Msg) (*dns.Msg, error) 
 	}
 	// Options between this server and the resolver are not those with the client.
 	answer.Extra = slices.DeleteFunc(answer.Extra, func(record dns.RR) bool { return record.Header().Rrtype == dns.TypeOPT })
-	if ttl := lifetime(answer); ttl > 0 {
+	if ttl := lifetime(answer); ttl > 0 && answer.Len() <= maxCached {
 		f.cache.Add(key, cached{answer.Copy(), f.clock.Now()}, ttl)
 	}
 	return answered(r, answer), nil

@@ -61,6 +61,9 @@ type Server struct {
 	clock    clock.Clock
 	sockets  []socket
 	link     *link // nil without IPv6
+	// answering has room for the answers in progress, and building for those of the zone that
+	// are being made.
+	answering, building chan struct{}
 	// failures are why the sockets do not answer, by their index; nil while they do.
 	failures []atomic.Pointer[error]
 }
@@ -69,7 +72,10 @@ type Server struct {
 // IPv6 and the options name an interface, at [Address6], for UDP and TCP. It answers as
 // soon as Run is called; without that, Close closes its port.
 func Listen(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{zone: records.New(o.Domain, o.Services, ServiceKey()), services: o.Services, clock: o.Clock}
+	s := &Server{
+		zone: records.New(o.Domain, o.Services, ServiceKey()), services: o.Services, clock: o.Clock,
+		answering: make(chan struct{}, maxAnswers), building: make(chan struct{}, maxBuilding),
+	}
 	s.forward = newForwarder(o.ResolvConf, o.Clock, s.ownAddresses)
 	var err error
 	s.sockets, err = listen(ctx, o.PortFile, o.Link != "")
@@ -201,8 +207,25 @@ func (s *Server) answer(ctx context.Context, at socket) error {
 	return err
 }
 
-// serve answers a message.
+const (
+	// maxAnswers bounds the answers in progress; most of them wait for the machine's resolvers.
+	maxAnswers = 4 * maxForwards
+	// maxBuilding bounds the answers of the zone that are made at the same time: a service may
+	// have a hundred thousand endpoints.
+	maxBuilding = 8
+	// maxRecords is more records than a message has room for: each takes 16 bytes at least.
+	maxRecords = dns.MaxMsgSize/16 + 1
+)
+
+// serve answers a message. If too many are being answered it does not: clients ask again.
 func (s *Server) serve(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) {
+	select {
+	case s.answering <- struct{}{}:
+		defer func() { <-s.answering }()
+	default:
+		_ = w.Close() // of TCP; by UDP it has no effect
+		return
+	}
 	reply := s.reply(ctx, r)
 	size := dns.MaxMsgSize
 	edns := r.IsEdns0()
@@ -242,7 +265,7 @@ func (s *Server) reply(ctx context.Context, r *dns.Msg) *dns.Msg {
 	case !s.services.Synced() && (s.zone.Contains(q.Name) || records.IsReverse(q.Name)):
 		return refuse(dns.RcodeServerFailure) // there may be such a name
 	}
-	answer, own := s.zone.Answer(q)
+	answer, own := s.ofZone(q)
 	if !own {
 		reply, err := s.forward.exchange(ctx, r)
 		if err != nil {
@@ -256,10 +279,30 @@ func (s *Server) reply(ctx context.Context, r *dns.Msg) *dns.Msg {
 	if answer.Alias != "" {
 		return s.follow(ctx, r, reply, answer.Alias)
 	}
-	if len(reply.Answer) > 0 && reply.Answer[0].Header().Rrtype != dns.TypeCNAME {
-		rand.Shuffle(len(reply.Answer), func(i, j int) { reply.Answer[i], reply.Answer[j] = reply.Answer[j], reply.Answer[i] })
-	}
 	return reply
+}
+
+// ofZone returns the zone's answer to a question, its records in random order, and reports whether
+// the name is one of the zone. It returns more records than fit a message, but not all of many.
+func (s *Server) ofZone(q dns.Question) (answer records.Answer, own bool) {
+	s.building <- struct{}{}
+	defer func() { <-s.building }()
+	if answer, own = s.zone.Answer(q); !own {
+		return answer, false
+	}
+	if all := answer.Records; len(all) > 0 && all[0].Header().Rrtype != dns.TypeCNAME {
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	}
+	answer.Records, answer.Extra = atMost(answer.Records), atMost(answer.Extra)
+	return answer, true
+}
+
+// atMost returns the records, or the first of them without holding the others.
+func atMost(all []dns.RR) []dns.RR {
+	if len(all) <= maxRecords {
+		return all
+	}
+	return slices.Clone(all[:maxRecords])
 }
 
 // follow adds what a name outside of the zone has to the records that lead to it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -270,6 +271,32 @@ func TestAnswersThatMustNotBeCached(t *testing.T) {
 		if got := f.resolver.asked.Load() - before; got != 2 {
 			t.Errorf("%s: the resolver was asked %d times", name, got)
 		}
+	}
+}
+
+func TestLargeAnswersAreNotCached(t *testing.T) {
+	f := start(t)
+	before := f.resolver.asked.Load()
+	f.by("tcp", query("long.example.com.", dns.TypeA))
+	once := f.resolver.asked.Load() - before
+	f.by("tcp", query("long.example.com.", dns.TypeA))
+	if got := f.resolver.asked.Load() - before; got != 2*once {
+		t.Errorf("the resolver was asked %d times, %d for one answer", got, once)
+	}
+}
+
+func TestTooManyQuestionsAtOnceAreNotAnswered(t *testing.T) {
+	f := start(t)
+	for range maxAnswers {
+		f.answering <- struct{}{}
+	}
+	client := dns.Client{Net: "tcp", Timeout: 10 * time.Second}
+	if answer, _, err := client.Exchange(query("www.example.com.", dns.TypeA), f.Addresses()[0].String()); !errors.Is(err, io.EOF) {
+		t.Errorf("answered %v, %v", answer, err)
+	}
+	<-f.answering
+	if m := f.by("tcp", query("www.example.com.", dns.TypeA)); summary(m) != "NOERROR 192.0.2.1" {
+		t.Errorf("with room for one: %s", summary(m))
 	}
 }
 

@@ -52,5 +52,7 @@ func nameOf(e discoveryv1.Endpoint, address string) string {
 	if name := ptr.Deref(e.Hostname, ""); name != "" {
 		return strings.ToLower(name)
 	}
-	return strings.NewReplacer(".", "-", ":", "-").Replace(address)
+	return dashes.Replace(address)
 }
+
+var dashes = strings.NewReplacer(".", "-", ":", "-")
