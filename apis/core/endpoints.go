@@ -105,21 +105,24 @@ func endpointList(subsets []corev1.EndpointSubset) string {
 	if len(subsets) == 0 {
 		return "<none>"
 	}
-	var all []string
+	var first []string
+	all := 0
 	for _, subset := range subsets {
 		if len(subset.Ports) == 0 { // of a headless service without ports
-			for _, address := range subset.Addresses {
-				all = append(all, address.IP)
+			all += len(subset.Addresses)
+			for _, address := range subset.Addresses[:min(len(subset.Addresses), shown-len(first))] {
+				first = append(first, address.IP)
 			}
 		}
+		all += len(subset.Ports) * len(subset.Addresses) // which may be hundreds of millions
 		for _, port := range subset.Ports {
-			for _, address := range subset.Addresses {
-				all = append(all, net.JoinHostPort(address.IP, strconv.Itoa(int(port.Port))))
+			for _, address := range subset.Addresses[:min(len(subset.Addresses), shown-len(first))] {
+				first = append(first, net.JoinHostPort(address.IP, strconv.Itoa(int(port.Port))))
 			}
 		}
 	}
-	if len(all) > shown {
-		return fmt.Sprintf("%s + %d more...", strings.Join(all[:shown], ","), len(all)-shown)
+	if more := all - len(first); more > 0 {
+		return fmt.Sprintf("%s + %d more...", strings.Join(first, ","), more)
 	}
-	return strings.Join(all, ",")
+	return strings.Join(first, ",")
 }

@@ -296,6 +296,8 @@ func TestANodeDoesNotDrawPodsToItself(t *testing.T) {
 	bare := &corev1.Node{ObjectMeta: meta("", "a")}
 	owned := labelled()
 	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}}
+	ranged := labelled()
+	ranged.Spec.PodCIDR, ranged.Spec.PodCIDRs = "203.0.113.0/24", []string{"203.0.113.0/24"}
 	for _, test := range []struct {
 		rule        string
 		object, old *corev1.Node
@@ -311,6 +313,9 @@ func TestANodeDoesNotDrawPodsToItself(t *testing.T) {
 		{"a label less", labelled(), labelled("node-restriction.kubernetes.io/a"), "is not allowed to modify labels: node-restriction.kubernetes.io/a"},
 		{"a label that stays", labelled("node-restriction.kubernetes.io/a", "any"), labelled("node-restriction.kubernetes.io/a"), ""},
 		{"a first label", labelled("k8s.io/any"), bare, "is not allowed to modify labels: k8s.io/any"},
+		{"an address range at the registration", ranged, nil, `node "a" is not allowed to set podCIDRs`},
+		{"an address range", ranged, labelled(), `node "a" is not allowed to modify podCIDRs`},
+		{"the address range that it has", ranged, ranged, ""},
 		{"an owner at the registration", owned, nil, `node "a" is not allowed to set ownerReferences`},
 		{"an owner", owned, labelled(), `node "a" is not allowed to modify ownerReferences`},
 		{"an owner less", labelled(), owned, `node "a" is not allowed to modify ownerReferences`},

@@ -20,6 +20,9 @@ func nodeCreation(node string, made *corev1.Node) error {
 	if len(made.OwnerReferences) > 0 {
 		return fmt.Errorf("node %q is not allowed to set ownerReferences", node)
 	}
+	if len(podCIDRs(made)) > 0 {
+		return fmt.Errorf("node %q is not allowed to set podCIDRs", node)
+	}
 	if forbidden := forbiddenLabels(made.Labels, nil); len(forbidden) > 0 {
 		return fmt.Errorf("node %q is not allowed to set the following labels: %s", node, strings.Join(forbidden, ", "))
 	}
@@ -29,7 +32,8 @@ func nodeCreation(node string, made *corev1.Node) error {
 // nodeChange returns an error unless the node may change its Node so. A node that
 // changed its taints or the labels of administrators could draw pods to itself that are
 // not meant for it; one that set an owner could have the garbage collector delete its Node,
-// and register again without them (CVE-2025-5187).
+// and register again without them (CVE-2025-5187); one that chose its address ranges could have
+// all other nodes route any network to it.
 func nodeChange(node string, a admission.Attributes, old *corev1.Node) error {
 	if old.Name != node {
 		return notItself(node, old)
@@ -44,10 +48,21 @@ func nodeChange(node string, a admission.Attributes, old *corev1.Node) error {
 	if !equality.Semantic.DeepEqual(changed.OwnerReferences, old.OwnerReferences) {
 		return fmt.Errorf("node %q is not allowed to modify ownerReferences", node)
 	}
+	if !slices.Equal(podCIDRs(changed), podCIDRs(old)) {
+		return fmt.Errorf("node %q is not allowed to modify podCIDRs", node)
+	}
 	if forbidden := forbiddenLabels(changed.Labels, old.Labels); len(forbidden) > 0 {
 		return errors.New("is not allowed to modify labels: " + strings.Join(forbidden, ", "))
 	}
 	return nil
+}
+
+// podCIDRs returns the address ranges of a node's pods, in both fields.
+func podCIDRs(n *corev1.Node) []string {
+	if n.Spec.PodCIDR == "" {
+		return n.Spec.PodCIDRs
+	}
+	return append([]string{n.Spec.PodCIDR}, n.Spec.PodCIDRs...)
 }
 
 func notItself(node string, other *corev1.Node) error {
