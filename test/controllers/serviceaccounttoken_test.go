@@ -54,9 +54,10 @@ var _ = Describe("serviceaccount-token", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status).To(Equal(200), body)
 
-		used, err := secrets.Get(ctx, "robot-token", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(used.Labels).To(HaveKeyWithValue("kubernetes.io/legacy-token-last-used", MatchRegexp(`^\d{4}-\d{2}-\d{2}$`)))
+		Eventually(func() (map[string]string, error) { // no request waits for it
+			used, err := secrets.Get(ctx, "robot-token", metav1.GetOptions{})
+			return used.Labels, err
+		}).Should(HaveKeyWithValue("kubernetes.io/legacy-token-last-used", MatchRegexp(`^\d{4}-\d{2}-\d{2}$`)))
 		Eventually(func() (string, error) { // the server writes it after its start
 			_, body, err := server.Get(ctx, "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking")
 			return body, err
